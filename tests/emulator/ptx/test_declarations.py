@@ -3,10 +3,10 @@
 import struct
 
 import pytest
-from ptx_texts import HEADER, entry, kernel
 
 from emulator.errors import PtxSyntaxError
 from emulator.ptx import Parameter, Variable, parse
+from tests.emulator.ptx.ptx_texts import HEADER, entry, kernel
 
 
 def variables(text):

@@ -1,10 +1,10 @@
 """Debug lines, pragmas, and what a function asks of its launch."""
 
 import pytest
-from ptx_texts import HEADER, entry, kernel
 
 from emulator.errors import PtxSyntaxError
 from emulator.ptx import parse
+from tests.emulator.ptx.ptx_texts import HEADER, entry, kernel
 
 
 def test_performance_directives():

@@ -1,7 +1,6 @@
 """Each operand form of PTX."""
 
 import pytest
-from ptx_texts import entry, kernel, only
 
 from emulator.errors import PtxSyntaxError
 from emulator.ptx import (
@@ -19,6 +18,7 @@ from emulator.ptx import (
     Vector,
     parse,
 )
+from tests.emulator.ptx.ptx_texts import entry, kernel, only
 
 # Slots follow the order of declaration: 8 predicates, 8 of 16 bits, 40 of 32, 16 of 64, 4 f32, 4 f64, 2 of 128.
 P = [Reg(f"%p{i}", "pred", i) for i in range(8)]

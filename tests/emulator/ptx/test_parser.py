@@ -8,10 +8,10 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptx_texts import EVERYTHING, HEADER, entry
 
 from emulator.errors import PtxSyntaxError
 from emulator.ptx import Parameter, Prototype, parse
+from tests.emulator.ptx.ptx_texts import EVERYTHING, HEADER, entry
 
 
 def test_the_header():

@@ -1,11 +1,11 @@
 """Printing: an equal module, and texts that a reader and ptxas know."""
 
 import pytest
-from ptx_texts import EVERYTHING, HEADER, bare, entry
-from test_parser import long_kernel
 
 from emulator.ptx import Label, LabelList, parse, print_module
 from emulator.ptx.printer import _operand
+from tests.emulator.ptx.ptx_texts import EVERYTHING, HEADER, bare, entry
+from tests.emulator.ptx.test_parser import long_kernel
 
 TEXTS = {
     "everything": EVERYTHING,

@@ -3,11 +3,11 @@
 import time
 
 import pytest
-from ptx_texts import entry, kernel
 
 from emulator.errors import PtxSyntaxError
 from emulator.ptx import Address, Label, Reg, Symbol, Vector, parse
 from emulator.ptx.scopes import MAX_REGISTERS, Scopes, Targets, Use
+from tests.emulator.ptx.ptx_texts import entry, kernel
 
 WAIT = """{{
     .reg .pred P1;
