@@ -1,0 +1,124 @@
+"""Per-lane asynchronous copies: cp.async and st.async (PTX ISA 9.7.9.25.3, 9.7.9.12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emulator.builders.algebra import Unsupported
+from emulator.errors import IllegalInstruction
+from emulator.isa.bulk import commit_group, wait_groups
+from emulator.isa.mbarrier import barrier_at
+from emulator.isa.memory import address_of, items
+from emulator.isa.table import Modifiers, op
+from emulator.isa.warplike import WarpLike
+from emulator.memory.shared import split_address
+from emulator.ptx.module import Address, Instruction
+
+
+@op(
+    "cp.async.cop:ca|cg.space:shared|shared::cta.global[.L2::cache_hint][.prefetch:L2::64B|L2::128B|L2::256B]",
+    section="9.7.9.25.3.1",
+)
+def copy(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy 4, 8 or 16 bytes per lane; a smaller source size zero-fills the rest."""
+    size = b.operand(i, 2, "u32")
+    given = b.operand(i, 3, "u32") if len(i.operands) > 3 and not m["L2_cache_hint"] else size
+    b.effect(_copy, address_of(b, i.operands[0], "shared"), address_of(b, i.operands[1], "global"), size, given)
+
+
+def _copy(
+    warp: WarpLike, mask: np.ndarray, destination: np.ndarray, source: np.ndarray, size: np.ndarray, given: np.ndarray
+) -> None:
+    lanes = np.flatnonzero(mask).tolist()
+    jobs = [(int(destination[k]), int(source[k]), int(size[k]), min(int(given[k]), int(size[k]))) for k in lanes]
+    for to, start, n, _ in jobs:
+        if n not in (4, 8, 16) or to % n or start % n:
+            raise IllegalInstruction(
+                f"cp.async of {n} bytes from {start:#x} to {to:#x}: 4, 8 or 16, aligned to the size"
+            )
+
+    def complete(number: int) -> None:
+        for to, start, n, present in jobs:
+            rank, offset = split_address(to)
+            target = warp.cluster.ctas[rank].shared.bytes(offset, n, "cp.async")
+            target[present:] = 0
+            if present:
+                target[:present] = warp.memory.view(start, present, what="cp.async")
+
+    warp.async_groups.open["copy"].append(warp.cluster.start(warp, "bulk", "cp.async", complete))
+
+
+@op("cp.async.commit_group", section="9.7.9.25.3.2")
+def commit(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Close the open group of cp.async."""
+    b.effect(commit_group, "copy")
+
+
+@op("cp.async.wait_group", section="9.7.9.25.3.3")
+def wait(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Wait until at most N groups of cp.async are pending."""
+    b.effect(wait_groups, "copy", b.operand(i, 0, "u32"))
+
+
+@op("cp.async.wait_all", section="9.7.9.25.3.3")
+def wait_all(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Wait for every cp.async of the warp, committed or not."""
+    b.effect(commit_group, "copy")
+    b.effect(wait_groups, "copy", b.const("u32", 0))
+
+
+@op("cp.async.mbarrier.arrive[.noinc][.space:shared|shared::cta].b64", section="9.7.13.15.14")
+def arrive(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Arrive on an mbarrier when the lane's earlier cp.async have completed."""
+    b.effect(_arrive, address_of(b, i.operands[0], "shared"), m["noinc"])
+
+
+def _arrive(warp: WarpLike, mask: np.ndarray, address: np.ndarray, noinc: bool) -> None:
+    groups = warp.async_groups
+    before = [o for g in (*groups.committed["copy"], groups.open["copy"]) for o in g if not o.done]
+    shared = warp.shared(address)
+    barriers = [barrier_at(warp, int(shared[k]))[1] for k in np.flatnonzero(mask).tolist()]
+    if not noinc:
+        for barrier in barriers:
+            barrier.pending += 1
+
+    def complete(number: int) -> None:
+        for operation in before:
+            if not operation.done:
+                warp.cluster.in_flight.complete_through(operation)
+        for barrier in barriers:
+            barrier.arrive(1)
+
+    warp.cluster.start(warp, "bulk", "cp.async.mbarrier.arrive", complete, None, tuple(barriers))
+
+
+@op(
+    "st.async[.sem:weak|relaxed][.scope:cluster][.space:shared::cluster].mbarrier::complete_tx::bytes[.vec:v2|v4]"
+    ".type:b32|b64|u32|u64|s32|s64|f32|f64",
+    section="9.7.9.12",
+)
+def store(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Store to a peer's shared memory and signal its barrier."""
+    if not isinstance(i.operands[2], Address):
+        raise Unsupported("st.async needs a barrier address")
+    values = [b.source(v, f"u{m['type'][1:]}") for v in items(i.operands[1])]
+    b.effect(_store, address_of(b, i.operands[0], "shared"), values, address_of(b, i.operands[2], "shared"))
+
+
+def _store(
+    warp: WarpLike, mask: np.ndarray, address: np.ndarray, values: tuple[np.ndarray, ...], barrier: np.ndarray
+) -> None:
+    for lane in np.flatnonzero(mask).tolist():
+        rank, offset = split_address(int(address[lane]))
+        data = np.concatenate([v[lane : lane + 1] for v in values]).view(np.uint8)
+        _, signal = barrier_at(warp, int(barrier[lane]))
+
+        def complete(
+            number: int, rank: int = rank, offset: int = offset, data: np.ndarray = data, signal: Any = signal
+        ) -> None:
+            warp.cluster.ctas[rank].shared.bytes(offset, data.size, "st.async")[:] = data
+            signal.complete_tx(data.size)
+
+        warp.cluster.start(warp, "bulk", f"st.async to {offset:#x}", complete, None, (signal,))

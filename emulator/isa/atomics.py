@@ -1,0 +1,120 @@
+"""atom and red: read-modify-write, lane after lane (PTX ISA 9.7.13.4, 9.7.13.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emulator.builders.algebra import Unsupported
+from emulator.events import Access
+from emulator.isa.memory import address_of, is_shared, items, shared_memory
+from emulator.isa.operands import write
+from emulator.isa.table import Modifiers, op
+from emulator.memory.spaces import SHARED_WINDOW
+from emulator.ptx.module import Instruction, Sink
+from emulator.ptx.types import TYPES
+from emulator.units.reductions import reduce_values
+
+_ORDER = "[.sem:relaxed|acquire|release|acq_rel][.scope:cta|cluster|gpu|sys]"
+_WHERE = f"{_ORDER}[.space:global|shared|shared::cta|shared::cluster]"
+_INTEGER = "op:add|min|max|and|or|xor|exch|inc|dec"
+LEGAL = {
+    "add": "u32 s32 u64 s64 f32 f64 f16 bf16 f16x2 bf16x2",
+    "min": "u32 s32 u64 s64 f16 bf16 f16x2 bf16x2",
+    "max": "u32 s32 u64 s64 f16 bf16 f16x2 bf16x2",
+    "and": "b32 b64",
+    "or": "b32 b64",
+    "xor": "b32 b64",
+    "exch": "b32 b64",
+    "cas": "b16 b32 b64",
+    "inc": "u32",
+    "dec": "u32",
+}
+# Two's complement: a signed sum has the bits of the unsigned one.
+_KIND = {("add", "s64"): "u64"}
+
+
+@op(
+    f"atom{_WHERE}.{_INTEGER}|cas[.noftz][.L2::cache_hint].type:b16|b32|b64|u32|u64|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64",
+    section="9.7.13.4",
+)
+def atom(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Atomic operation; the old value is the result."""
+    bits = _checked(m)
+    sources = [b.operand(i, k, f"u{bits}") for k in range(2, 4 if m["op"] == "cas" else 3)]
+    address = address_of(b, i.operands[1], m["space"])
+    old = b.effect(_update, address, m["space"], m["op"], m["type"], sources, out=f"u{bits}")
+    if not isinstance(i.operands[0], Sink):
+        write(b, i.operands[0], old, f"u{bits}")
+
+
+@op(
+    f"red{_WHERE}.{_INTEGER}[.noftz][.L2::cache_hint][.vec:v2|v4|v8].type:b32|b64|u32|u64|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64",
+    section="9.7.13.5",
+)
+def red(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Atomic operation without a result; a vector updates consecutive elements one by one."""
+    bits = _checked(m)
+    if m["op"] == "exch":
+        raise Unsupported("red has no exch")
+    address = address_of(b, i.operands[0], m["space"])
+    for k, source in enumerate(items(i.operands[1])):
+        place = b.add(address, b.const(address.type, k * bits // 8)) if k else address
+        b.effect(_update, place, m["space"], m["op"], m["type"], [b.source(source, f"u{bits}")], out=f"u{bits}")
+
+
+def _checked(m: Modifiers) -> int:
+    if m["type"] not in LEGAL[m["op"]].split():
+        raise Unsupported(f"{m['op']} on {m['type']}; allowed: {LEGAL[m['op']]}")
+    return TYPES[m["type"]].bits
+
+
+def _update(
+    warp: Any,
+    mask: np.ndarray,
+    address: np.ndarray,
+    space: str | None,
+    name: str,
+    type: str,
+    sources: tuple[np.ndarray, ...],
+) -> np.ndarray:
+    width = sources[0].itemsize
+    out = np.zeros(32, sources[0].dtype)
+    warp.progress()
+    for lane in np.flatnonzero(mask).tolist():
+        view = _view(warp, int(address[lane]), space, width, lane).view(out.dtype)
+        out[lane] = view[0]
+        view[0] = apply(name, type, out[lane], *(s[lane] for s in sources))
+    return out
+
+
+def _view(warp: Any, address: int, space: str | None, width: int, lane: int) -> np.ndarray:
+    """The bytes that one lane updates; checks bounds and alignment."""
+    if is_shared(space) or (space is None and address >= SHARED_WINDOW):
+        where = address - SHARED_WINDOW if address >= SHARED_WINDOW else address
+        rank, offset = where >> 24, where & 0xFFFFFF
+        memory = shared_memory(warp, rank)
+        memory.load(np.array([offset]), width, np.array([lane]))
+        if warp.bus.on:
+            warp.bus.publish(Access(warp.id, "shared", "atomic", "generic", np.array([offset]), width, rank))
+        return memory.bytes(offset, width)
+    warp.memory.load(np.array([address], np.uint64), width, np.array([lane]))
+    if warp.bus.on:
+        warp.bus.publish(Access(warp.id, "global", "atomic", "generic", np.array([address]), width))
+    return warp.memory.view(address, width, write=True)
+
+
+def apply(name: str, type: str, old: Any, x: Any, swap: Any = None) -> Any:
+    """The new raw value of one element of `type`."""
+    if name == "cas":
+        return swap if old == x else old
+    if type in ("f16x2", "bf16x2"):
+        half = type[:-2]
+        low = apply(name, half, np.uint16(old & 0xFFFF), np.uint16(x & 0xFFFF))
+        high = apply(name, half, np.uint16(old >> 16), np.uint16(x >> 16))
+        return np.uint32(int(low) | int(high) << 16)
+    if name == "exch":
+        return x
+    kind = _KIND.get((name, type), type.replace("b", "u") if type[0] == "b" and type != "bf16" else type)
+    return reduce_values(name, kind, np.array([old]), np.array([x]))[0]

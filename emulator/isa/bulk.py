@@ -1,0 +1,145 @@
+"""Bulk copies and their groups (PTX ISA 9.7.9.25.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from emulator.events import Access
+from emulator.isa.memory import address_of
+from emulator.isa.table import Modifiers, op
+from emulator.isa.warplike import WarpLike
+from emulator.memory.shared import split_address
+from emulator.ptx.module import Instruction
+from emulator.units import tma
+
+
+@op(
+    "cp.async.bulk.dst:shared::cta|shared::cluster.global.mbarrier::complete_tx::bytes"
+    "[.multicast::cluster][.L2::cache_hint]",
+    section="9.7.9.25.4.1",
+)
+def load(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy bytes from global to shared memory."""
+    multicast = b.operand(i, 4, "u16") if m["multicast_cluster"] else None
+    _issue_load(b, i, "global", multicast)
+
+
+@op("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", section="9.7.9.25.4.1")
+def peer(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy bytes from this CTA's shared memory to a peer's."""
+    _issue_load(b, i, "shared", None)
+
+
+def _issue_load(b: Any, i: Instruction, space: str, multicast: Any) -> None:
+    places = [address_of(b, i.operands[k], s) for k, s in ((0, "shared"), (1, space), (3, "shared"))]
+    b.effect(_load, *places, b.operand(i, 2, "u32"), multicast, space)
+
+
+def _load(
+    warp: WarpLike,
+    mask: np.ndarray,
+    destination: np.ndarray,
+    source: np.ndarray,
+    barrier: np.ndarray,
+    size: np.ndarray,
+    multicast: np.ndarray | None,
+    space: str,
+) -> None:
+    for lane in np.flatnonzero(mask).tolist():
+        rank, offset = split_address(int(destination[lane]))
+        signal_rank, signal = split_address(int(barrier[lane]))
+        targets = [(rank, signal_rank)]
+        if multicast is not None:
+            targets = [(r, r) for r in range(len(warp.cluster.ctas)) if int(multicast[lane]) >> r & 1]
+        _start_load(warp, int(source[lane]), int(size[lane]), space, offset, signal, targets)
+
+
+def _start_load(
+    warp: WarpLike, start: int, size: int, space: str, offset: int, signal: int, targets: list[tuple[int, int]]
+) -> None:
+    ctas = warp.cluster.ctas
+    barriers = [ctas[r].mbarrier(signal) for _, r in targets]
+
+    def complete(number: int) -> None:
+        for (rank, _), barrier in zip(targets, barriers, strict=True):
+            if space == "global":
+                tma.bulk_load(warp.memory, start, ctas[rank].shared, offset, size)
+            else:
+                owner, at = split_address(start)
+                tma.bulk_shared(ctas[owner].shared, at, ctas[rank].shared, offset, size)
+            if warp.bus.on:
+                written = np.array([offset])
+                warp.bus.publish(Access(warp.id, "shared", "write", "async", written, size, rank, number))
+            barrier.complete_tx(size)
+
+    warp.cluster.start(warp, "bulk", f"bulk copy of {size} bytes to {offset:#x}", complete, None, tuple(barriers))
+
+
+@op("cp.async.bulk.global.shared::cta.bulk_group[.L2::cache_hint]", section="9.7.9.25.4.1")
+def store(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy bytes from shared to global memory; belongs to the open bulk group."""
+    _issue_store(b, i, tma.bulk_store, ())
+
+
+@op(
+    "cp.reduce.async.bulk.global.shared::cta.bulk_group[.L2::cache_hint].op:add|min|max|and|or|xor|inc|dec[.noftz]"
+    ".type:u32|s32|u64|s64|b32|b64|f16|bf16|f32|f64",
+    section="9.7.9.25.4.2",
+)
+def reduce(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Reduce elements from shared into global memory; belongs to the open bulk group."""
+    _issue_store(b, i, tma.bulk_reduce, (m["op"], m["type"].replace("b", "u") if m["type"][0] == "b" else m["type"]))
+
+
+def _issue_store(b: Any, i: Instruction, write: Callable[..., None], more: tuple[str, ...]) -> None:
+    target, source = address_of(b, i.operands[0], "global"), address_of(b, i.operands[1], "shared")
+    b.effect(_store, target, source, b.operand(i, 2, "u32"), write, more)
+
+
+def _store(
+    warp: WarpLike,
+    mask: np.ndarray,
+    destination: np.ndarray,
+    source: np.ndarray,
+    size: np.ndarray,
+    write: Callable[..., None],
+    more: tuple[str, ...],
+) -> None:
+    for lane in np.flatnonzero(mask).tolist():
+        rank, offset = split_address(int(source[lane]))
+        shared, n, target = warp.cluster.ctas[rank].shared, int(size[lane]), int(destination[lane])
+
+        def complete(number: int, shared: Any = shared, offset: int = offset, n: int = n, target: int = target) -> None:
+            if warp.bus.on:
+                warp.bus.publish(Access(warp.id, "shared", "read", "async", np.array([offset]), n, 0, number))
+            write(shared, offset, warp.memory, target, n, *more)
+
+        operation = warp.cluster.start(warp, "bulk", f"bulk store of {n} bytes from {offset:#x}", complete)
+        warp.async_groups.open["bulk"].append(operation)
+
+
+@op("cp.async.bulk.commit_group", section="9.7.9.25.4.3")
+def commit(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Close the open bulk group."""
+    b.effect(commit_group, "bulk")
+
+
+@op("cp.async.bulk.wait_group[.read]", section="9.7.9.25.4.4")
+def wait(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Wait until at most N bulk groups are pending; reading and completing are one step here."""
+    b.effect(wait_groups, "bulk", b.operand(i, 0, "u32"))
+
+
+def commit_group(warp: WarpLike, mask: np.ndarray, kind: str) -> None:
+    """Close the open group of a kind of copy."""
+    warp.async_groups.commit(kind)
+
+
+def wait_groups(warp: WarpLike, mask: np.ndarray, kind: str, allowed: np.ndarray) -> None:
+    """Complete all but the `allowed` youngest groups now: nothing has to be waited for longer than that."""
+    for operation in warp.async_groups.pending(kind, int(allowed[int(mask.argmax())])):
+        if not operation.done:
+            warp.cluster.in_flight.complete_through(operation)

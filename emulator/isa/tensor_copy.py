@@ -1,0 +1,179 @@
+"""Tensor copies by the TMA unit: cp.async.bulk.tensor and its reduction (PTX ISA 9.7.9.27)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from emulator.builders.algebra import Unsupported
+from emulator.errors import IllegalInstruction
+from emulator.events import Access
+from emulator.isa.memory import address_of
+from emulator.isa.table import Modifiers, op
+from emulator.isa.warplike import WarpLike
+from emulator.memory.shared import split_address
+from emulator.memory.tensormap import TensorMap
+from emulator.ptx.module import Instruction, TensorAddress
+from emulator.units import tma
+
+_DIM = "dim:1d|2d|3d|4d|5d"
+_LOAD = f"cp.async.bulk.tensor.{_DIM}.dst:shared::cta|shared::cluster.global"
+_GATHER = "cp.async.bulk.tensor.2d.dst:shared::cta|shared::cluster.global"
+_BARRIER = "mbarrier::complete_tx::bytes[.multicast::cluster]"
+_GROUP = "group:cta_group::1|cta_group::2"
+_MAPS: dict[bytes, TensorMap] = {}
+
+
+def tensor_map(warp: WarpLike, address: int) -> TensorMap:
+    """The tensor map at a generic address (parameter, global or constant memory), decoded once per content."""
+    if address % 64:
+        raise IllegalInstruction(f"tensor map at {address:#x}: the address must be a multiple of 64")
+    raw = warp.memory.view(address, 128, what="tensor map").tobytes()
+    if raw not in _MAPS:
+        _MAPS[raw] = TensorMap.decode(raw)
+    return _MAPS[raw]
+
+
+def _operands(b: Any, operand: Any, count: int) -> tuple[Any, list[Any]]:
+    if not isinstance(operand, TensorAddress) or len(operand.coords) != count:
+        raise Unsupported(f"this copy needs [map, {{{count} coordinates}}]")
+    return address_of(b, operand.map, None), [b.source(c, "s32") for c in operand.coords]
+
+
+@op(f"{_LOAD}[.tile].{_BARRIER}[.L2::cache_hint][.{_GROUP}]", section="9.7.9.27.1.2")
+@op(f"{_LOAD}[.tile].{_BARRIER}.{_GROUP}.L2::cache_hint", section="9.7.9.27.1.2")
+def load(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy a box of a tensor to shared memory of one or several CTAs; each signals its barrier."""
+    _issue_load(b, i, m, tma.load_box, int(m["dim"][0]))
+
+
+@op(f"{_GATHER}.tile::gather4.{_BARRIER}[.L2::cache_hint][.{_GROUP}]", section="9.7.9.27.1.2")
+@op(f"{_GATHER}.tile::gather4.{_BARRIER}.{_GROUP}.L2::cache_hint", section="9.7.9.27.1.2")
+def gather(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy four rows of a two-dimensional tensor."""
+    _issue_load(b, i, m, tma.load_gather4, 5)
+
+
+def _issue_load(b: Any, i: Instruction, m: Modifiers, read: Callable[..., Any], count: int) -> None:
+    where, coords = _operands(b, i.operands[1], count)
+    destination, barrier = (address_of(b, i.operands[k], "shared") for k in (0, 2))
+    multicast = b.operand(i, 3, "u16") if m["multicast_cluster"] else None
+    pair = m["group"] == "cta_group::2"
+    b.effect(_load, destination, where, coords, barrier, multicast, pair, read)
+
+
+def _load(
+    warp: WarpLike,
+    mask: np.ndarray,
+    destination: np.ndarray,
+    where: np.ndarray,
+    coords: Sequence[np.ndarray],
+    barrier: np.ndarray,
+    multicast: np.ndarray | None,
+    pair: bool,
+    read: Callable[..., Any],
+) -> None:
+    for lane in np.flatnonzero(mask).tolist():
+        tmap = tensor_map(warp, int(where[lane]))
+        at = [int(c[lane]) for c in coords]
+        rank, offset = split_address(int(destination[lane]))
+        signal_rank, signal = split_address(int(barrier[lane]))
+        if multicast is None:
+            targets = [(rank, signal_rank)]
+        else:
+            # Every destination signals the barrier at the same offset of its own CTA; with cta_group::2, of the CTA of
+            # its pair that has the parity of the given barrier address.
+            ranks = [r for r in range(len(warp.cluster.ctas)) if int(multicast[lane]) >> r & 1]
+            targets = [(r, (r & ~1) | (signal_rank & 1) if pair else r) for r in ranks]
+        _start_load(warp, lambda tmap=tmap, at=at: read(tmap, at, warp.memory), tmap, offset, signal, targets)
+
+
+def _start_load(
+    warp: WarpLike,
+    read: Callable[[], tma.BoxData],
+    tmap: TensorMap,
+    offset: int,
+    signal: int,
+    targets: list[tuple[int, int]],
+) -> None:
+    ctas = warp.cluster.ctas
+    barriers = [ctas[r].mbarrier(signal) for _, r in targets]
+
+    def complete(number: int) -> None:
+        box = read()
+        for (rank, _), barrier in zip(targets, barriers, strict=True):
+            box.write(ctas[rank].shared, offset)
+            if warp.bus.on:
+                granules = tma.shared_granules(box.shape, ctas[rank].shared, offset, box.data.shape[0])
+                warp.bus.publish(Access(warp.id, "shared", "write", "async", granules << 4, 16, rank, number))
+            barrier.complete_tx(box.data.shape[0] * box.shape.inner)
+
+    warp.cluster.start(warp, "tma", f"tensor load to {offset:#x}", complete, None, tuple(barriers))
+
+
+_STORE = "global.shared::cta"
+
+
+@op(f"cp.async.bulk.tensor.{_DIM}.{_STORE}[.tile].bulk_group[.L2::cache_hint]", section="9.7.9.27.1.2")
+def store(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy a box from shared memory to a tensor; belongs to the open bulk group."""
+    _issue_store(b, i, int(m["dim"][0]), tma.store_box, "write")
+
+
+@op(f"cp.async.bulk.tensor.2d.{_STORE}.tile::scatter4.bulk_group[.L2::cache_hint]", section="9.7.9.27.1.2")
+def scatter(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy four rows to a two-dimensional tensor."""
+    _issue_store(b, i, 5, tma.store_scatter4, "write")
+
+
+@op(
+    f"cp.reduce.async.bulk.tensor.{_DIM}.{_STORE}.op:add|min|max|inc|dec|and|or|xor[.tile].bulk_group[.L2::cache_hint]",
+    section="9.7.9.27.1.3",
+)
+def reduce(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Reduce a box from shared memory into a tensor; belongs to the open bulk group."""
+    _issue_store(b, i, int(m["dim"][0]), tma.reduce_box, "atomic", m["op"])
+
+
+def _issue_store(b: Any, i: Instruction, count: int, write: Callable[..., None], kind: str, *more: str) -> None:
+    where, coords = _operands(b, i.operands[0], count)
+    b.effect(_store, where, coords, address_of(b, i.operands[1], "shared"), write, kind, more)
+
+
+def _store(
+    warp: WarpLike,
+    mask: np.ndarray,
+    where: np.ndarray,
+    coords: Sequence[np.ndarray],
+    source: np.ndarray,
+    write: Callable[..., None],
+    kind: str,
+    more: tuple[str, ...],
+) -> None:
+    for lane in np.flatnonzero(mask).tolist():
+        tmap = tensor_map(warp, int(where[lane]))
+        at = [int(c[lane]) for c in coords]
+        rank, offset = split_address(int(source[lane]))
+        shared = warp.cluster.ctas[rank].shared
+
+        def complete(number: int, tmap: TensorMap = tmap, at: list[int] = at, shared: Any = shared, offset: int = offset,
+                     rank: int = rank) -> None:  # fmt: skip
+            if warp.bus.on:
+                granules = tma.shared_granules(tmap.geometry, shared, offset, tmap.geometry.rows)
+                warp.bus.publish(Access(warp.id, "shared", "read", "async", granules << 4, 16, rank, number))
+            write(tmap, at, shared, offset, warp.memory, *more)
+
+        operation = warp.cluster.start(warp, "tma", f"tensor {kind} from {offset:#x}", complete)
+        warp.async_groups.open["bulk"].append(operation)
+
+
+@op(
+    f"cp.async.bulk.prefetch.tensor.{_DIM}.L2.global[.tile][.L2::cache_hint]",
+    "cp.async.bulk.prefetch.L2.global[.L2::cache_hint]",
+    section="9.7.9.27.1.5",
+    no_effect=True,
+)
+def prefetch(b: Any, i: Instruction, m: Modifiers) -> None:
+    """A prefetch to L2 has no functional effect."""

@@ -1,0 +1,141 @@
+"""A CTA: its warps, shared and tensor memory, barriers, and its place in the grid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emulator.builders.lanes import FULL, LANE
+from emulator.errors import BarrierFault, EmulatorError
+from emulator.machine.warp import Warp
+from emulator.memory.shared import SharedMemory
+from emulator.memory.tmem import TensorMemory
+from emulator.units.mbarrier import Mbarrier
+
+if TYPE_CHECKING:
+    from emulator.machine.cluster import Cluster
+
+Coordinates = tuple[int, int, int]
+
+
+class NamedBarrier:
+    """One of the 16 hardware barriers: threads arrived in this generation, and what a reduction has gathered."""
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.generation = 0
+        self.expected = 0
+        self.votes: dict[int, tuple[int, int]] = {}
+
+
+class Cta:
+    """State of one CTA."""
+
+    def __init__(self, cluster: Cluster, coordinates: Coordinates, rank: int, position: Coordinates) -> None:
+        grid = cluster.grid
+        self.cluster = cluster
+        self.coordinates = coordinates
+        self.rank = rank
+        self.position = position
+        self.threads = grid.block[0] * grid.block[1] * grid.block[2]
+        self.shared = SharedMemory(grid.shared_extent, f"CTA {coordinates} shared memory")
+        self._tensor: TensorMemory | None = None
+        self.mbarriers: dict[int, Mbarrier] = {}
+        self.barriers: dict[int, NamedBarrier] = {}
+        self.counts = [0] * grid.program.exit_block
+        self._local = None
+        self.local_base = 0
+        warps = -(-self.threads // 32)
+        if grid.program.layout.local_bytes:
+            nbytes = warps * 32 * grid.program.layout.local_bytes
+            self._local = grid.memory.allocate(nbytes, f"local memory of CTA {coordinates}")
+            self.local_base = self._local.address
+        self.warps = [Warp(self, w, self._lanes(w)) for w in range(warps)]
+
+    def _lanes(self, warp: int) -> np.ndarray:
+        left = self.threads - 32 * warp
+        return FULL if left >= 32 else LANE < left
+
+    @property
+    def tensor(self) -> TensorMemory:
+        """Tensor memory, made when first touched (sm_90 kernels never do)."""
+        if self._tensor is None:
+            self._tensor = TensorMemory(f"CTA {self.coordinates} tensor memory")
+        return self._tensor
+
+    def mbarrier(self, offset: int) -> Mbarrier:
+        """The mbarrier at a shared offset. Raises BarrierFault if none was initialised there."""
+        barrier = self.mbarriers.get(offset)
+        if barrier is None:
+            known = ", ".join(f"{o:#x}" for o in sorted(self.mbarriers)) or "none"
+            raise BarrierFault(
+                f"no mbarrier was initialised at shared offset {offset:#x} of CTA {self.coordinates}; known: {known}"
+            )
+        return barrier
+
+    def barrier(self, number: int) -> NamedBarrier:
+        """Named barrier 0..15."""
+        if not 0 <= number < 16:
+            raise BarrierFault(f"named barrier {number}: allowed 0..15")
+        return self.barriers.setdefault(number, NamedBarrier())
+
+    def release(self) -> None:
+        """Give local memory back; report tensor memory that was never deallocated."""
+        if self._local is not None:
+            self.cluster.grid.memory.unregister(self._local)
+            self._local = None
+        if self._tensor is not None and self._tensor.allocations:
+            left = ", ".join(f"{n} columns at {c}" for c, n in self._tensor.allocations.items())
+            raise EmulatorError(f"CTA {self.coordinates} ended without tcgen05.dealloc of {left}")
+
+    def special(self, name: str, warp: int) -> np.ndarray:
+        """A special register of one of this CTA's warps, u32[32]."""
+        grid = self.cluster.grid
+        linear = LANE + np.uint32(32 * warp)
+        bx, by = np.uint32(grid.block[0]), np.uint32(grid.block[1])
+        per_lane = {
+            "tid.x": lambda: linear % bx,
+            "tid.y": lambda: linear // bx % by,
+            "tid.z": lambda: linear // (bx * by),
+            "laneid": lambda: LANE.copy(),
+            "lanemask_eq": lambda: np.uint32(1) << LANE,
+            "lanemask_lt": lambda: (np.uint32(1) << LANE) - np.uint32(1),
+            "lanemask_le": lambda: ((np.uint64(2) << LANE.astype(np.uint64)) - np.uint64(1)).astype(np.uint32),
+            "lanemask_ge": lambda: ~((np.uint32(1) << LANE) - np.uint32(1)),
+            "lanemask_gt": lambda: ~((np.uint64(2) << LANE.astype(np.uint64)) - np.uint64(1)).astype(np.uint32),
+        }
+        if name in per_lane:
+            return per_lane[name]().astype(np.uint32)
+        uniform = self._uniform(warp)
+        if name not in uniform:
+            raise EmulatorError(f"special register %{name} is not implemented")
+        return np.full(32, uniform[name], np.uint32)
+
+    def _uniform(self, warp: int) -> dict[str, int]:
+        grid = self.cluster.grid
+        size = grid.cluster[0] * grid.cluster[1] * grid.cluster[2]
+        table = {
+            "warpid": warp,
+            "nwarpid": len(self.warps),
+            "smid": self.cluster.number % grid.multiprocessors,
+            "nsmid": grid.multiprocessors,
+            "gridid": 0,
+            "cluster_ctarank": self.rank,
+            "cluster_nctarank": size,
+            "dynamic_smem_size": grid.dynamic_shared,
+            "total_smem_size": grid.shared_extent,
+            "aggr_smem_size": grid.shared_extent,
+            "is_explicit_cluster": int(size > 1),
+        }
+        for k, axis in enumerate("xyz"):
+            table |= {
+                f"ntid.{axis}": grid.block[k],
+                f"ctaid.{axis}": self.coordinates[k],
+                f"nctaid.{axis}": grid.grid[k],
+                f"cluster_ctaid.{axis}": self.position[k],
+                f"cluster_nctaid.{axis}": grid.cluster[k],
+                f"clusterid.{axis}": self.coordinates[k] // grid.cluster[k],
+                f"nclusterid.{axis}": grid.grid[k] // grid.cluster[k],
+            }
+        return table

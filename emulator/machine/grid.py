@@ -1,0 +1,98 @@
+"""A launch in progress: everything that its clusters share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emulator.errors import LaunchError
+from emulator.events import Bus
+from emulator.machine.cta import Coordinates
+from emulator.machine.program import Program
+from emulator.memory.globals import GlobalMemory
+from emulator.memory.spaces import SHARED_CAPACITY
+
+MAX_THREADS = 1024
+MAX_CLUSTER = 16
+
+
+class Grid:
+    """Configuration and shared state of one launch."""
+
+    def __init__(
+        self,
+        program: Program,
+        grid: Coordinates,
+        block: Coordinates,
+        cluster: Coordinates,
+        dynamic_shared: int,
+        memory: GlobalMemory,
+        bus: Bus,
+        policy: str,
+        seed: int,
+        arithmetic: str,
+        multiprocessors: int,
+    ) -> None:
+        self.program = program
+        self.grid = grid
+        self.block = block
+        self.cluster = cluster
+        self.dynamic_shared = dynamic_shared
+        self.memory = memory
+        self.bus = bus
+        self.policy = policy
+        self.seed = seed
+        self.arithmetic = arithmetic
+        self.multiprocessors = multiprocessors
+        self.shared_extent = _extent(program, dynamic_shared)
+        self.parameters = 0
+        self.globals: dict[str, int] = {}
+        self.changes = 0
+        self.output: list[str] = []
+        self.operations = 0
+        _check(self)
+        self.pending = self._origins()
+
+    def next_operation(self) -> int:
+        """A fresh number for an asynchronous operation."""
+        self.operations += 1
+        return self.operations
+
+    def _origins(self) -> Iterator[Coordinates]:
+        for z in range(0, self.grid[2], self.cluster[2]):
+            for y in range(0, self.grid[1], self.cluster[1]):
+                for x in range(0, self.grid[0], self.cluster[0]):
+                    yield (x, y, z)
+
+    def next_cluster(self) -> Coordinates | None:
+        """Origin of the next cluster that has not been started or cancelled."""
+        return next(self.pending, None)
+
+
+def _extent(program: Program, dynamic: int) -> int:
+    dynamic_at = [o for s, o in program.layout.places.values() if s == "shared"]
+    start = max([program.layout.static_end, *dynamic_at]) if dynamic else program.layout.static_end
+    return start + dynamic
+
+
+def _check(grid: Grid) -> None:
+    name = grid.program.function.name
+    for what, value in (("grid", grid.grid), ("block", grid.block), ("cluster", grid.cluster)):
+        if len(value) != 3 or min(value) < 1:
+            raise LaunchError(f"{name}: {what} {value}: three numbers of at least 1")
+    threads = grid.block[0] * grid.block[1] * grid.block[2]
+    if threads > MAX_THREADS:
+        raise LaunchError(f"{name}: block {grid.block} has {threads} threads; at most {MAX_THREADS}")
+    if any(g % c for g, c in zip(grid.grid, grid.cluster, strict=True)):
+        raise LaunchError(f"{name}: grid {grid.grid} is not a multiple of the cluster {grid.cluster}")
+    if grid.cluster[0] * grid.cluster[1] * grid.cluster[2] > MAX_CLUSTER:
+        raise LaunchError(f"{name}: cluster {grid.cluster} has more than {MAX_CLUSTER} CTAs")
+    used = grid.shared_extent - 1024
+    if used > SHARED_CAPACITY:
+        raise LaunchError(f"{name}: {used} bytes of shared memory; at most {SHARED_CAPACITY}")
+    for what in ("reqntid", "maxntid"):
+        bound = grid.program.function.directives.get(what)
+        if bound:
+            limit = (*bound, 1, 1)[:3]
+            product = limit[0] * limit[1] * limit[2]
+            if (what == "reqntid" and tuple(limit) != tuple(grid.block)) or threads > product:
+                raise LaunchError(f"{name}: block {grid.block} contradicts .{what} {bound}")

@@ -1,0 +1,158 @@
+"""The door: run one entry of a PTX module on registered memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from emulator.errors import LaunchError
+from emulator.events import Bus, LaunchBegin, LaunchEnd, Listener
+from emulator.machine.grid import Grid
+from emulator.machine.layout import place_globals
+from emulator.machine.pending import POLICIES
+from emulator.machine.program import Program
+from emulator.machine.scheduler import Scheduler
+from emulator.memory.globals import GlobalMemory
+from emulator.ptx.module import Function, Module
+
+Triple = tuple[int, int, int]
+ARITHMETIC = ("fast", "exact")
+_PROGRAMS: dict[tuple[int, str, bool], tuple[Module, Program]] = {}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a run reports. `instructions` counts warp-instructions; `by_warp` by warp index over all CTAs; `by_line`
+    by PTX line; `output` is what printf printed; `seconds` is wall time of the run, translation excluded."""
+
+    kernel: str
+    grid: Triple
+    block: Triple
+    cluster: Triple
+    shared_bytes: int
+    policy: str
+    seed: int
+    arithmetic: str
+    instructions: int
+    operations: int
+    seconds: float
+    translate_seconds: float
+    output: str
+    by_warp: dict[int, int] = field(default_factory=dict)
+    by_line: dict[int, int] = field(default_factory=dict)
+
+
+def run(
+    module: Module,
+    entry: str,
+    grid: Triple,
+    block: Triple,
+    parameters: Sequence[bytes],
+    memory: GlobalMemory,
+    *,
+    cluster: Triple = (1, 1, 1),
+    shared_bytes: int = 0,
+    policy: str = "in_order",
+    seed: int = 0,
+    arithmetic: str = "fast",
+    listeners: Sequence[Listener] = (),
+    watchdog: int = 2_000_000_000,
+    multiprocessors: int = 148,
+) -> Launch:
+    """Execute `entry` over the whole grid and return when it has ended.
+
+    parameters: the bytes of each kernel parameter, in order and of the declared sizes. memory: the regions that the
+    kernel
+    may touch; outputs are written in place. policy: `in_order`, `latest` or `random` (with `seed`): when asynchronous
+    operations complete. arithmetic: `fast` (float32 BLAS in matrix products) or `exact` (the hardware's rule).
+    watchdog: warp-instructions after which `Watchdog` is raised.
+
+    Raises LaunchError for an illegal configuration, UnknownInstruction before the first step, and at run time
+    MemoryFault, IllegalInstruction, BarrierFault, Deadlock, Trap, Watchdog.
+    """
+    if policy not in POLICIES:
+        raise LaunchError(f"policy {policy!r}: allowed {', '.join(POLICIES)}")
+    if arithmetic not in ARITHMETIC:
+        raise LaunchError(f"arithmetic {arithmetic!r}: allowed {', '.join(ARITHMETIC)}")
+    started = time.perf_counter()
+    program = translate(module, entry, bool(listeners))
+    translated = time.perf_counter()
+    bus = Bus(listeners)
+    state = Grid(program, grid, block, cluster, shared_bytes, memory, bus, policy, seed, arithmetic, multiprocessors)
+    if bus.on:
+        bus.publish(LaunchBegin(entry, grid, block, cluster))
+    scheduler = Scheduler(state, watchdog)
+    with np.errstate(all="ignore"), _Placed(state, parameters):
+        scheduler.run()
+    if bus.on:
+        bus.publish(LaunchEnd(entry, scheduler.instructions))
+    return Launch(
+        entry,
+        grid,
+        block,
+        cluster,
+        shared_bytes,
+        policy,
+        seed,
+        arithmetic,
+        scheduler.instructions,
+        state.operations,
+        time.perf_counter() - translated,
+        translated - started,
+        "".join(state.output),
+        scheduler.warp_instructions,
+        _by_line(program, scheduler.block_counts),
+    )
+
+
+def translate(module: Module, entry: str, watched: bool = False) -> Program:
+    """The program of an entry; one module is translated once."""
+    key = (id(module), entry, watched)
+    if key not in _PROGRAMS:
+        _PROGRAMS[key] = (module, Program(module, entry, watched))
+    return _PROGRAMS[key][1]
+
+
+class _Placed:
+    """Parameters and module variables in memory for the time of a launch."""
+
+    def __init__(self, state: Grid, parameters: Sequence[bytes]) -> None:
+        self.state = state
+        function = state.program.function
+        _check_parameters(function, parameters)
+        before = set(map(id, state.memory.regions))
+        region = state.memory.allocate(max(function.parameter_bytes, 1), f"parameters of {function.name}", fill=0)
+        for declared, given in zip(function.parameters, parameters, strict=True):
+            place = region.address + declared.offset
+            state.memory.view(place, declared.nbytes, write=True)[:] = np.frombuffer(given, np.uint8)
+        region.writable = False
+        state.parameters = region.address
+        state.globals = place_globals(state.program.module, state.memory)
+        self.regions = [r for r in state.memory.regions if id(r) not in before]
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        for region in self.regions:
+            self.state.memory.unregister(region)
+
+
+def _check_parameters(function: Function, parameters: Sequence[bytes]) -> None:
+    wanted = [p.nbytes for p in function.parameters]
+    given = [len(p) for p in parameters]
+    if wanted != given:
+        raise LaunchError(f"{function.name} takes parameters of {wanted} bytes; given {given}")
+
+
+def _by_line(program: Program, counts: list[int]) -> dict[int, int]:
+    lines: dict[int, int] = {}
+    for block, count in enumerate(counts):
+        if count:
+            start = program.starts[block]
+            for i in program.function.instructions[start : start + program.lengths[block]]:
+                lines[i.line] = lines.get(i.line, 0) + count
+    return lines

@@ -1,0 +1,194 @@
+"""A translated kernel: basic blocks whose Python is printed by the builder and compiled when first reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from emulator.builders.algebra import Unsupported as UnsupportedForm
+from emulator.builders.numpy_builder import NumpyBuilder, base_namespace
+from emulator.errors import LaunchError, UnknownInstruction, Unsupported
+from emulator.isa import lookup
+from emulator.isa.table import Modifiers, Op
+from emulator.machine.layout import Layout, lay_out
+from emulator.ptx.module import (
+    Address,
+    Function,
+    Instruction,
+    Label,
+    LabelList,
+    Module,
+    Not,
+    Operand,
+    Pair,
+    Reg,
+    TensorAddress,
+    Vector,
+)
+
+Block = Callable[[Any, list[Any], Any], int]
+
+
+class _BlockLayout:
+    """What a builder may ask about its surroundings."""
+
+    def __init__(self, layout: Layout, following: int, exit_block: int) -> None:
+        self.space_of = layout.space_of
+        self.following = following
+        self.exit_block = exit_block
+
+
+class Program:
+    """One entry of a module, decoded, checked and cut into basic blocks.
+
+    Every instruction is built once at construction, so unknown opcodes, modifiers and operand forms are all reported
+    (`UnknownInstruction`) before anything runs. `watched` adds issue events.
+    """
+
+    def __init__(self, module: Module, entry: str, watched: bool = False) -> None:
+        if entry not in module.functions:
+            raise LaunchError(f"no entry `{entry}` in the module; it has: {', '.join(module.functions) or 'none'}")
+        self.module = module
+        self.function: Function = module.functions[entry]
+        self.layout = lay_out(module, self.function)
+        self.watched = watched
+        self.namespace = base_namespace()
+        self.decoded = self._decode()
+        self.starts = self._cut()
+        self.block_of = {start: b for b, start in enumerate(self.starts)}
+        self.exit_block = len(self.starts)
+        self.lengths = [end - start for start, end in self._ranges()]
+        self.full: list[Block | None] = [None] * self.exit_block
+        self.part: list[Block | None] = [None] * self.exit_block
+        self._builders = self._build_all()
+        self.local = self._find_local()
+
+    # ---------------------------------------------------------------- decoding
+    def _decode(self) -> list[tuple[Op, Modifiers]]:
+        found: list[Unsupported] = []
+        decoded: list[tuple[Op, Modifiers]] = []
+        for i in self.function.instructions:
+            result = lookup(i.opcode)
+            if isinstance(result, str):
+                found.append(Unsupported(i.line, i.text, result))
+            else:
+                decoded.append(result)
+        if found:
+            raise UnknownInstruction(self.function.name, found)
+        return decoded
+
+    def _cut(self) -> list[int]:
+        instructions = self.function.instructions
+        starts = {0}
+        for n, (i, (form, _)) in enumerate(zip(instructions, self.decoded, strict=True)):
+            starts.update(label.index for label in _labels(i))
+            if form.starts_block:
+                starts.add(n)
+            if form.ends_block:
+                starts.add(n + 1)
+        return sorted(s for s in starts if s < len(instructions))
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        return list(zip(self.starts, [*self.starts[1:], len(self.function.instructions)], strict=True))
+
+    def target(self, label: Label) -> int:
+        """The block that a label names; one past the last block is the exit."""
+        return self.block_of.get(label.index, self.exit_block)
+
+    # ---------------------------------------------------------------- building
+    def _build_all(self) -> list[NumpyBuilder]:
+        found: list[Unsupported] = []
+        builders = [self._build(b, False, frozenset(), found) for b in range(self.exit_block)]
+        if found:
+            raise UnknownInstruction(self.function.name, found)
+        return builders
+
+    def _build(self, block: int, masked: bool, local: frozenset[int], found: list[Unsupported]) -> NumpyBuilder:
+        start, end = self._ranges()[block]
+        surroundings = _BlockLayout(self.layout, block + 1, self.exit_block)
+        builder = NumpyBuilder(self.namespace, surroundings, masked, local, self.watched)
+        for n in range(start, end):
+            i = self.function.instructions[n]
+            form, modifiers = self.decoded[n]
+            builder.begin(n, i.guard, i.guard_negated)
+            try:
+                form.build(builder, self._resolve(i), modifiers)
+            except UnsupportedForm as reason:
+                found.append(Unsupported(i.line, i.text, str(reason)))
+            except (IndexError, AttributeError, KeyError, ValueError) as wrong:
+                found.append(Unsupported(i.line, i.text, f"operands do not fit this form ({wrong})"))
+        return builder
+
+    def _resolve(self, i: Instruction) -> Instruction:
+        """Branch targets become block numbers, so that semantics need not know about blocks."""
+        if not any(isinstance(o, (Label, LabelList)) for o in i.operands):
+            return i
+        return replace(i, operands=tuple(self._resolved(o) for o in i.operands))
+
+    def _resolved(self, o: Operand) -> Operand:
+        if isinstance(o, Label):
+            return Label(o.name, self.target(o))
+        if isinstance(o, LabelList):
+            return LabelList(tuple(Label(x.name, self.target(x)) for x in o.labels))
+        return o
+
+    def _find_local(self) -> list[frozenset[int]]:
+        """Per block, the slots that only it mentions and always writes before it reads: they need no register file."""
+        homes: dict[int, set[int]] = {}
+        for block, (start, end) in enumerate(self._ranges()):
+            for i in self.function.instructions[start:end]:
+                for reg in _registers(i):
+                    homes.setdefault(reg.slot, set()).add(block)
+        single: list[set[int]] = [set() for _ in range(self.exit_block)]
+        for slot, blocks in homes.items():
+            if len(blocks) == 1:
+                single[next(iter(blocks))].add(slot)
+        return [frozenset(s - b.loaded) for s, b in zip(single, self._builders, strict=True)]
+
+    def source(self, block: int, masked: bool) -> str:
+        """The Python of one block, for reading and debugging."""
+        name = f"block_{block}_{'part' if masked else 'full'}"
+        if masked:
+            builder = self._build(block, True, self.local[block], [])
+        else:
+            builder = self._build(block, False, self.local[block], [])
+        return builder.text(name, block + 1)
+
+    def compile(self, block: int, masked: bool) -> Block:
+        """Compile one block and remember it."""
+        text = self.source(block, masked)
+        exec(compile(text, f"<{self.function.name} block {block}>", "exec"), self.namespace)
+        function: Block = self.namespace[f"block_{block}_{'part' if masked else 'full'}"]
+        (self.part if masked else self.full)[block] = function
+        return function
+
+
+def _labels(i: Instruction) -> list[Label]:
+    labels: list[Label] = []
+    for o in i.operands:
+        if isinstance(o, Label):
+            labels.append(o)
+        elif isinstance(o, LabelList):
+            labels.extend(o.labels)
+    return labels
+
+
+def _registers(i: Instruction) -> list[Reg]:
+    found: list[Reg] = [i.guard] if i.guard is not None else []
+    todo: list[Operand] = list(i.operands)
+    while todo:
+        o = todo.pop()
+        if isinstance(o, Reg):
+            found.append(o)
+        elif isinstance(o, Address):
+            todo.append(o.base)
+        elif isinstance(o, TensorAddress):
+            todo += [o.map, *o.coords]
+        elif isinstance(o, Vector):
+            todo += o.items
+        elif isinstance(o, Pair):
+            todo += [o.first, o.second]
+        elif isinstance(o, Not):
+            todo.append(o.operand)
+    return found
