@@ -37,7 +37,7 @@ BLOCKED = -2
 class V:
     """A value: the name of a Python local, its type, and how it is represented (see the module docstring)."""
 
-    __slots__ = ("name", "type", "parts", "loose_nan", "strided", "split")
+    __slots__ = ("name", "type", "parts", "loose_nan", "strided", "split", "views")
 
     def __init__(self, name: str | None, type: str, parts: list[V] | None = None) -> None:
         self.name = name
@@ -46,6 +46,7 @@ class V:
         self.loose_nan = False
         self.strided = False
         self.split: dict[int, list[V]] = {}
+        self.views: dict[str, V] = {}
 
 
 def base_namespace() -> dict[str, Any]:
@@ -231,9 +232,11 @@ class NumpyBlock(Sources):
         name = self._name(value)
         if name.startswith("K_"):
             return V(self._constant(self.namespace[name].view(DTYPES[type])), type)
-        result = self._value(f"{name}.view({NUMPY_NAMES[type]})", type)
-        result.strided, result.split = value.strided, value.split
-        return result
+        if type not in value.views:
+            result = self._value(f"{name}.view({NUMPY_NAMES[type]})", type)
+            result.strided, result.split = value.strided, value.split
+            value.views[type] = result
+        return value.views[type]
 
     def canonical(self, value: V) -> V:
         """The value with NaN made canonical if an arithmetic result may hold another one."""

@@ -48,8 +48,11 @@ def find_nth(b: Any, i: Instruction, m: Modifiers) -> None:
     write(b, i.operands[0], b.pure("find_nth_set", "u32", mask, base, offset))
 
 
-def _byte(b: Any, i: Instruction, index: int) -> Any:
-    return b.and_(b.operand(i, index, "u32"), b.const("u32", 0xFF))
+def _position(b: Any, i: Instruction, index: int, type: str) -> Any:
+    """A position or length: its low byte in the 32-bit forms, as PTX says; the whole word in the 64-bit forms, as the
+    hardware has it."""
+    word = b.operand(i, index, "u32")
+    return b.and_(word, b.const("u32", 0xFF)) if type.endswith("32") else word
 
 
 @op("bfe.type:u32|u64|s32|s64", section="9.7.1.19")
@@ -57,8 +60,8 @@ def extract(b: Any, i: Instruction, m: Modifiers) -> None:
     """The field of c bits from bit b on, extended by its sign (of the whole word where it reaches beyond)."""
     arity(i, 4)
     width = b.const("u32", int(m["type"][1:]))
-    field = b.shr(read(b, i, 1, m["type"]), _byte(b, i, 2))
-    unused = b.sub(width, b.min(_byte(b, i, 3), width))
+    field = b.shr(read(b, i, 1, m["type"]), _position(b, i, 2, m["type"]))
+    unused = b.sub(width, b.min(_position(b, i, 3, m["type"]), width))
     write(b, i.operands[0], b.shr(b.shl(field, unused), unused))
 
 
@@ -67,7 +70,7 @@ def insert(b: Any, i: Instruction, m: Modifiers) -> None:
     """The low d bits of a put into b from bit c on."""
     arity(i, 5)
     a, base = read(b, i, 1, m["type"]), read(b, i, 2, m["type"])
-    start, length = _byte(b, i, 3), _byte(b, i, 4)
+    start, length = _position(b, i, 3, m["type"]), _position(b, i, 4, m["type"])
     ones = b.const(VALUE_TYPES[m["type"]], -1)
     mask = b.shl(b.not_(b.shl(ones, length)), start)
     write(b, i.operands[0], b.or_(b.and_(base, b.not_(mask)), b.and_(b.shl(a, start), mask)))

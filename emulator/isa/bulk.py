@@ -13,7 +13,7 @@ from emulator.isa.table import Modifiers, op
 from emulator.isa.warplike import WarpLike
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Instruction
-from emulator.units import tma
+from emulator.units import bulk as unit
 
 
 @op(
@@ -66,10 +66,10 @@ def _start_load(
     def complete(number: int) -> None:
         for (rank, _), barrier in zip(targets, barriers, strict=True):
             if space == "global":
-                tma.bulk_load(warp.memory, start, ctas[rank].shared, offset, size)
+                unit.load(warp.memory, start, ctas[rank].shared, offset, size)
             else:
                 owner, at = split_address(start)
-                tma.bulk_shared(ctas[owner].shared, at, ctas[rank].shared, offset, size)
+                unit.peer(ctas[owner].shared, at, ctas[rank].shared, offset, size)
             if warp.bus.on:
                 written = np.array([offset])
                 warp.bus.publish(Access(warp.id, "shared", "write", "async", written, size, rank, number))
@@ -81,7 +81,7 @@ def _start_load(
 @op("cp.async.bulk.global.shared::cta.bulk_group[.L2::cache_hint]", section="9.7.9.25.4.1")
 def store(b: Any, i: Instruction, m: Modifiers) -> None:
     """Copy bytes from shared to global memory; belongs to the open bulk group."""
-    _issue_store(b, i, tma.bulk_store, ())
+    _issue_store(b, i, unit.store, ())
 
 
 @op(
@@ -91,7 +91,7 @@ def store(b: Any, i: Instruction, m: Modifiers) -> None:
 )
 def reduce(b: Any, i: Instruction, m: Modifiers) -> None:
     """Reduce elements from shared into global memory; belongs to the open bulk group."""
-    _issue_store(b, i, tma.bulk_reduce, (m["op"], m["type"].replace("b", "u") if m["type"][0] == "b" else m["type"]))
+    _issue_store(b, i, unit.reduce, (m["op"], m["type"]))
 
 
 def _issue_store(b: Any, i: Instruction, write: Callable[..., None], more: tuple[str, ...]) -> None:

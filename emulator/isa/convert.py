@@ -53,7 +53,7 @@ def float_to_integer(b: Any, i: Instruction, m: Modifiers) -> None:
     value = _wide(b, i, 1, m["type"])
     value = b.ftz(value) if m.get("ftz") else value
     result = b.pure("float_to_int", m["dtype"], value, m["dtype"], m["rnd"], m["type"] == "f64")
-    write(b, i.operands[0], result, f"u{TYPES[m['dtype']].bits}" if m["type"] == "f64" else None)
+    write(b, i.operands[0], result)
 
 
 @op(f"cvt.{_FRND}.dtype:f16|bf16|f32|f64.type:{_INTEGERS}", section="9.7.9.21")
@@ -109,10 +109,10 @@ def widen_f16(b: Any, i: Instruction, m: Modifiers) -> None:
 
 @op("cvt[.ftz].f32.bf16", section="9.7.9.21")
 def widen_bf16(b: Any, i: Instruction, m: Modifiers) -> None:
-    """bf16 to f32: a shift, which keeps the payload of NaN."""
+    """bf16 to f32: a shift, which keeps the payload of NaN; `.ftz` makes it arithmetic."""
     arity(i, 2)
     raw = b.shl(b.resize(read(b, i, 1, "bf16"), "u32"), b.const("u32", 16))
-    write(b, i.operands[0], b.pure("flush_bits", "u32", raw) if m["ftz"] else raw)
+    write(b, i.operands[0], b.ftz(b.bits(raw, "f32")) if m["ftz"] else raw)
 
 
 @op("cvt[.ftz][.sat].f64.type:f32", "cvt.f64.type:f16|bf16", section="9.7.9.21")
@@ -131,20 +131,28 @@ def narrow_double(b: Any, i: Instruction, m: Modifiers) -> None:
     write(b, i.operands[0], b.pure("narrow_double", "u32", read(b, i, 1, "f64"), m["rnd"], m["ftz"], m["sat"]))
 
 
+@op(f"cvt.{_FRND}.dtype:f16|bf16.f64", section="9.7.9.21")
+def narrow_double_half(b: Any, i: Instruction, m: Modifiers) -> None:
+    """f64 to f16 or bf16; the payload of NaN is kept."""
+    arity(i, 2)
+    write(b, i.operands[0], b.pure("narrow_double_half", "u16", read(b, i, 1, "f64"), m["dtype"], m["rnd"]))
+
+
 @op(
     f"cvt.{_FRND}[.ftz][.sat].dtype:f16.type:f32",
     f"cvt.{_FRND}[.ftz].dtype:bf16.type:f32",
     f"cvt.{_FRND2}.relu:relu[.satfinite].dtype:f16|bf16.type:f32",
     f"cvt.{_FRND2}.satfinite:satfinite[.relu].dtype:f16|bf16.type:f32",
-    f"cvt.{_FRND}.dtype:f16.type:bf16|f64",
-    f"cvt.{_FRND}.dtype:bf16.type:f16|f64",
+    f"cvt.{_FRND}.dtype:f16.type:bf16",
+    f"cvt.{_FRND}.dtype:bf16.type:f16",
     section="9.7.9.21",
 )
 def narrow(b: Any, i: Instruction, m: Modifiers) -> None:
-    """To f16 or bf16."""
+    """To f16 or bf16. The hardware flushes f32 subnormals on the way to bf16 only: rounding up, cvt.rp.ftz.f16.f32 of
+    the smallest f32 is the smallest f16."""
     arity(i, 2)
     value = _wide(b, i, 1, m["type"])
-    value = b.ftz(value) if m.get("ftz") else value
+    value = b.ftz(value) if m.get("ftz") and m["dtype"] == "bf16" else value
     flags = [bool(m.get(name)) for name in ("sat", "relu", "satfinite")]
     write(b, i.operands[0], b.pure("narrow_half", "u16", value, m["dtype"], m["rnd"], *flags))
 

@@ -104,10 +104,9 @@ def _start_load(
     def complete(number: int) -> None:
         box = read()
         for (rank, _), barrier in zip(targets, barriers, strict=True):
-            box.write(ctas[rank].shared, offset)
+            written = tma.place(box, ctas[rank].shared, offset)
             if warp.bus.on:
-                granules = tma.shared_granules(box.shape, ctas[rank].shared, offset, box.data.shape[0])
-                warp.bus.publish(Access(warp.id, "shared", "write", "async", granules << 4, 16, rank, number))
+                warp.bus.publish(Access(warp.id, "shared", "write", "async", written, 16, rank, number))
             barrier.complete_tx(box.data.shape[0] * box.shape.inner)
 
     warp.cluster.start(warp, "tma", f"tensor load to {offset:#x}", complete, None, tuple(barriers))
@@ -161,7 +160,7 @@ def _store(
         def complete(number: int, tmap: TensorMap = tmap, at: list[int] = at, shared: Any = shared, offset: int = offset,
                      rank: int = rank) -> None:  # fmt: skip
             if warp.bus.on:
-                granules = tma.shared_granules(tmap.geometry, shared, offset, tmap.geometry.rows)
+                granules = tma.granules(tmap.geometry, shared, offset, tmap.geometry.rows)
                 warp.bus.publish(Access(warp.id, "shared", "read", "async", granules << 4, 16, rank, number))
             write(tmap, at, shared, offset, warp.memory, *more)
 
