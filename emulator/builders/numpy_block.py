@@ -279,3 +279,15 @@ class NumpyBlock(Sources):
     def pack(self, parts: Sequence[V]) -> V:
         """Parts joined, lowest first, into one unsigned value."""
         return V(None, f"u{WIDTH[parts[0].type] * len(parts)}", list(parts))
+
+    def select(self, p: V, a: V, b: V) -> V:
+        """a where p, else b."""
+        if a.parts is not None and a.name is None and WIDTH[a.type] == WIDTH[b.type]:
+            others = self.unpack(b, len(a.parts))
+            chosen = [self.select(p, x, self.bits(y, x.type)) for x, y in zip(a.parts, others, strict=True)]
+            return V(None, a.type, chosen)
+        if a.type != b.type:
+            raise Unsupported(f"a choice between a {a.type} and a {b.type} value")
+        if a.loose_nan != b.loose_nan:
+            a, b = self.canonical(a), self.canonical(b)
+        return self._value(f"L_select({self._name(p)}, {self._name(a)}, {self._name(b)})", a.type, a.loose_nan)

@@ -162,18 +162,6 @@ class NumpyBuilder(NumpyBlock):
         """True where a float is NaN."""
         return self._value(f"np.isnan({self._name(a)})", "pred")
 
-    def select(self, p: V, a: V, b: V) -> V:
-        """a where p, else b."""
-        if a.parts is not None and a.name is None and WIDTH[a.type] == WIDTH[b.type]:
-            others = self.unpack(b, len(a.parts))
-            chosen = [self.select(p, x, self.bits(y, x.type)) for x, y in zip(a.parts, others, strict=True)]
-            return V(None, a.type, chosen)
-        if a.type != b.type:
-            raise Unsupported(f"a choice between a {a.type} and a {b.type} value")
-        if a.loose_nan != b.loose_nan:
-            a, b = self.canonical(a), self.canonical(b)
-        return self._value(f"L_select({self._name(p)}, {self._name(a)}, {self._name(b)})", a.type, a.loose_nan)
-
     # ---------------------------------------------------------------- everything else
     def pure(self, name: str, types: str | Sequence[str], *arguments: Any) -> Any:
         """A lane function of `lanes.py` by name; static arguments are passed as they are."""

@@ -10,7 +10,7 @@ from emulator.builders.algebra import Unsupported
 from emulator.errors import Trap
 from emulator.isa.printf import vprintf
 from emulator.isa.table import Modifiers, op
-from emulator.ptx.module import Address, Instruction, Label, LabelList, Symbol, Vector
+from emulator.ptx.module import Instruction, Label, LabelList, Symbol, Vector
 
 
 @op("bra[.uni]", section="9.7.12.2", ends_block=True)
@@ -56,5 +56,5 @@ def call(b: Any, i: Instruction, m: Modifiers) -> None:
     returns, arguments = i.operands[0], i.operands[-1]
     if not isinstance(returns, Vector) or not isinstance(arguments, Vector) or len(arguments.items) != 2:
         raise Unsupported("vprintf takes (format, arguments) and returns one value")
-    places = [b.source(Address(o, 0), "u64") for o in (*arguments.items, *returns.items)]
+    places = [b.source(o, "u64") for o in (*arguments.items, *returns.items)]
     b.effect(vprintf, *places)

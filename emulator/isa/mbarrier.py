@@ -78,9 +78,23 @@ def arrive(b: Any, i: Instruction, m: Modifiers) -> None:
     expect = ".expect_tx" in i.opcode
     number = b.source(operands[1], "u32") if len(operands) > 1 else b.const("u32", 1)
     address = address_of(b, operands[0], m["space"])
+    if m["kind"] == "arrive" and not expect and (target is None or isinstance(target, Sink)):
+        b.effect(_arrive_together, address, number)
+        return
     token = b.effect(_arrive, address, number, m["kind"], expect, not m.get("noComplete"), out="u64")
     if target is not None and not isinstance(target, Sink):
         write(b, target, token, "u64")
+
+
+def _arrive_together(warp: WarpLike, mask: np.ndarray, address: np.ndarray, number: np.ndarray) -> None:
+    """Arrivals whose tokens nobody reads: the lanes of one barrier arrive in one step."""
+    shared = warp.shared(address)[mask]
+    counts = number[mask]
+    for place in np.unique(shared).tolist() if (shared != shared[0]).any() else [int(shared[0])]:
+        key, barrier = barrier_at(warp, place)
+        total = int(counts[shared == place].sum())
+        barrier.arrive(total)
+        _tell(warp, "mbarrier.arrive", key, total)
 
 
 def _arrive(

@@ -89,7 +89,8 @@ def _compile(pattern: str) -> tuple[re.Pattern[str], frozenset[str]]:
     head = re.match(r"[\w]+", pattern)
     if head is None:
         raise ValueError(f"pattern {pattern!r} must begin with an opcode")
-    text, flags, position = re.escape(head.group()), set(), head.end()
+    flags: set[str] = set()
+    text, position = re.escape(head.group()), head.end()
     while position < len(pattern):
         token = _TOKEN.match(pattern, position)
         if token is None:

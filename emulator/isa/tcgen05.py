@@ -10,11 +10,11 @@ from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
 from emulator.events import Access, Synchronise, TensorAllocation
 from emulator.isa.memory import address_of, items
-from emulator.isa.operands import write
+from emulator.isa.operands import immediate, write
 from emulator.isa.table import Modifiers, op
 from emulator.isa.warplike import WarpLike, first_lane
 from emulator.memory.shared import split_address
-from emulator.ptx.module import Address, Instruction, Vector
+from emulator.ptx.module import Address, Instruction, Operand, Vector
 from emulator.units import tcgen05 as unit
 
 _GROUP = "group:cta_group::1|cta_group::2"
@@ -34,6 +34,14 @@ def _ctas(warp: WarpLike, pair: bool) -> list[Any]:
 def _channel(warp: WarpLike, pair: bool) -> tuple[str, int]:
     """The pipe that orders tensor-core operations: one per CTA, or one per pair."""
     return ("tensor", _ctas(warp, pair)[0].rank)
+
+
+def _static(operand: Operand) -> int:
+    """An operand that must be an integer literal."""
+    value = immediate(operand)
+    if value is None:
+        raise Unsupported(f"{operand} must be an integer literal")
+    return value
 
 
 # -------------------------------------------------------------------- allocation
@@ -98,7 +106,7 @@ _COUNT = "num:x1|x2|x4|x8|x16|x32|x64|x128"
 def load(b: Any, i: Instruction, m: Modifiers) -> None:
     """Registers from tensor memory."""
     targets = items(i.operands[0])
-    half = int(i.operands[2].bits) if m["shape"] == "16x32bx2" else 0
+    half = _static(i.operands[2]) if m["shape"] == "16x32bx2" else 0
     index = unit.register_map(m["shape"], int(m["num"][1:]), half, m["pack_16b"])
     _check_registers(len(targets), index, m)
     address = address_of(b, i.operands[1], "shared")
@@ -111,7 +119,7 @@ def load(b: Any, i: Instruction, m: Modifiers) -> None:
 def store(b: Any, i: Instruction, m: Modifiers) -> None:
     """Registers to tensor memory."""
     halves = m["shape"] == "16x32bx2"
-    half = int(i.operands[1].bits) if halves else 0
+    half = _static(i.operands[1]) if halves else 0
     sources = items(i.operands[2 if halves else 1])
     index = unit.register_map(m["shape"], int(m["num"][1:]), half, m["unpack_16b"])
     _check_registers(len(sources), index, m)
@@ -266,11 +274,11 @@ def mma(b: Any, i: Instruction, m: Modifiers) -> None:
     rest = list(i.operands[4:])
     disable = None
     if rest and isinstance(rest[0], Vector):
-        disable = [b.source(x, "u32") for x in rest.pop(0).items]
+        disable = [b.source(x, "u32") for x in items(rest.pop(0))]
     enable = b.source(rest.pop(0), "pred") if rest else b.const("pred", 1)
     if rest and weights:
         raise Unsupported("zero-column mask descriptors")
-    scale = int(rest[0].bits) if rest else 0
+    scale = _static(rest[0]) if rest else 0
     _issue(b, i, m, enable, weights=weights, disable=disable, scale=scale, scales=None, block=None)
 
 

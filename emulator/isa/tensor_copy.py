@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,13 +88,12 @@ def _load(
             # its pair that has the parity of the given barrier address.
             ranks = [r for r in range(len(warp.cluster.ctas)) if int(multicast[lane]) >> r & 1]
             targets = [(r, (r & ~1) | (signal_rank & 1) if pair else r) for r in ranks]
-        _start_load(warp, lambda tmap=tmap, at=at: read(tmap, at, warp.memory), tmap, offset, signal, targets)
+        _start_load(warp, partial(read, tmap, at, warp.memory), offset, signal, targets)
 
 
 def _start_load(
     warp: WarpLike,
     read: Callable[[], tma.BoxData],
-    tmap: TensorMap,
     offset: int,
     signal: int,
     targets: list[tuple[int, int]],
@@ -155,17 +155,30 @@ def _store(
         tmap = tensor_map(warp, int(where[lane]))
         at = [int(c[lane]) for c in coords]
         rank, offset = split_address(int(source[lane]))
-        shared = warp.cluster.ctas[rank].shared
-
-        def complete(number: int, tmap: TensorMap = tmap, at: list[int] = at, shared: Any = shared, offset: int = offset,
-                     rank: int = rank) -> None:  # fmt: skip
-            if warp.bus.on:
-                granules = tma.granules(tmap.geometry, shared, offset, tmap.geometry.rows)
-                warp.bus.publish(Access(warp.id, "shared", "read", "async", granules << 4, 16, rank, number))
-            write(tmap, at, shared, offset, warp.memory, *more)
-
+        complete = _store_step(warp, tmap, at, rank, offset, write, more)
         operation = warp.cluster.start(warp, "tma", f"tensor {kind} from {offset:#x}", complete)
         warp.async_groups.open["bulk"].append(operation)
+
+
+def _store_step(
+    warp: WarpLike,
+    tmap: TensorMap,
+    at: list[int],
+    rank: int,
+    offset: int,
+    write: Callable[..., None],
+    more: tuple[str, ...],
+) -> Callable[[int], None]:
+    """What happens when a store completes: shared memory is read then, not at issue."""
+    shared = warp.cluster.ctas[rank].shared
+
+    def complete(number: int) -> None:
+        if warp.bus.on:
+            read = tma.granules(tmap.geometry, shared, offset, tmap.geometry.rows) << 4
+            warp.bus.publish(Access(warp.id, "shared", "read", "async", read, 16, rank, number))
+        write(tmap, at, shared, offset, warp.memory, *more)
+
+    return complete
 
 
 @op(

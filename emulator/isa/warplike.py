@@ -28,8 +28,8 @@ class WarpLike(Protocol):
     def converge(self, mask: np.ndarray, members: np.ndarray) -> bool | None:
         """True when the live lanes of `members` execute together, None when the warp must wait."""
 
-    def wait(self, reason: str, what: Any) -> None:
-        """Note the reason for waiting."""
+    def wait(self, reason: str, what: Any) -> Any:
+        """Note the reason for waiting; the answer is always None, which makes a handler wait."""
 
     def progress(self) -> None:
         """State changed that others may wait for."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from emulator.builders.algebra import Unsupported as UnsupportedForm
 from emulator.builders.numpy_builder import NumpyBuilder, base_namespace
 from emulator.errors import LaunchError, UnknownInstruction, Unsupported
@@ -26,6 +28,7 @@ from emulator.ptx.module import (
     TensorAddress,
     Vector,
 )
+from emulator.ptx.types import TYPES
 
 Block = Callable[[Any, list[Any], Any], int]
 
@@ -54,6 +57,7 @@ class Program:
         self.layout = lay_out(module, self.function)
         self.watched = watched
         self.namespace = base_namespace()
+        self.initial_registers = [_initial(t) for t in self.function.register_types]
         self.decoded = self._decode()
         self.starts = self._cut()
         self.block_of = {start: b for b, start in enumerate(self.starts)}
@@ -162,6 +166,16 @@ class Program:
         function: Block = self.namespace[f"block_{block}_{'part' if masked else 'full'}"]
         (self.part if masked else self.full)[block] = function
         return function
+
+
+def _initial(type: str) -> np.ndarray:
+    """Registers start as zero bits; what the hardware leaves there is unspecified. No code writes an array in place, so
+    all warps begin with the same ones."""
+    if type == "pred":
+        return np.zeros(32, np.bool_)
+    if type == "b128":
+        return np.zeros((2, 32), np.uint64)
+    return np.zeros(32, f"u{max(1, TYPES[type].bits // 8)}")
 
 
 def _labels(i: Instruction) -> list[Label]:

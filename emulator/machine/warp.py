@@ -12,7 +12,6 @@ from emulator.errors import EmulatorError, IllegalInstruction, Where
 from emulator.events import Issue, WarpId
 from emulator.isa.warplike import ballot
 from emulator.memory.spaces import SHARED_WINDOW
-from emulator.ptx.types import TYPES
 
 if TYPE_CHECKING:
     from emulator.machine.cta import Cta
@@ -56,7 +55,7 @@ class Warp:
         self.cluster_arrivals = 0
         self.cluster_waits = 0
         self.yielding = False
-        self.registers = [_initial(t) for t in self.program.function.register_types]
+        self.registers = list(self.program.initial_registers)
         self._special: dict[str, np.ndarray] = {}
         self._symbols: dict[str, np.ndarray] = {}
         self.local_base = cta.local_base + index * 32 * self.program.layout.local_bytes
@@ -187,7 +186,7 @@ class Warp:
             return True
         return self.wait(f"lanes {missing:#x} of the warp to reach this instruction", None)
 
-    def wait(self, reason: str, what: Any) -> None:
+    def wait(self, reason: str, what: Any) -> Any:
         """Note why the warp waits (`what` is the barrier, for the scheduler) and answer None."""
         self.waiting, self.waits_for = reason, what
         return None
@@ -260,12 +259,3 @@ class AsyncGroups:
             groups.pop(0)
         older = groups[: len(groups) - allowed] if allowed else groups
         return [o for g in older for o in g if not o.done]
-
-
-def _initial(type: str) -> Any:
-    """Registers start as zero bits; what the hardware leaves there is unspecified."""
-    if type == "pred":
-        return np.zeros(32, np.bool_)
-    if type == "b128":
-        return np.zeros((2, 32), np.uint64)
-    return np.zeros(32, f"u{max(1, TYPES[type].bits // 8)}")

@@ -1,7 +1,7 @@
 """Address windows: how a 64-bit generic address says which space it means.
 
-Global, constant, parameter and local memory are real regions of `GlobalMemory`, so their generic address is the address.
-Shared memory is the shared::cluster address (rank << 24 | offset) moved up by `SHARED_WINDOW`.
+Global, constant, parameter and local memory are real regions of `GlobalMemory`, so their generic address is the
+address. Shared memory is the shared::cluster address (rank << 24 | offset) moved up by `SHARED_WINDOW`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.units.formats import FORMATS, Format, decode_table
+from emulator.units.formats import FORMATS, decode_table
 
 F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
@@ -31,7 +31,6 @@ Mask = NDArray[np.bool_]
 
 # The exponent of a zero: far below every sum of real exponents, so it never wins a maximum.
 NOTHING = -(1 << 20)
-_F32 = Format("f32", 32, 8, 23, 127, 0x7F7FFFFF, 0x7F800000, 0x7FFFFFFF, np.uint32)
 
 
 @dataclass(frozen=True)
@@ -65,33 +64,37 @@ class Parts:
 
 def split(name: str, bits: Bits) -> Parts:
     """Parts of raw codes of a format of `formats` or of f32."""
-    fmt = _F32 if name == "f32" else FORMATS[name]
-    if fmt.bits <= 16:
+    if name not in ("f32", "tf32"):
         t = _table(name)
         return Parts(t.value.take(bits), t.r.take(bits), t.negative.take(bits), t.nan.take(bits), t.inf.take(bits))
-    word = bits if not fmt.low else bits & np.uint32(0xFFFFFFFF << fmt.low & 0xFFFFFFFF)
-    return _take_apart(fmt, word.astype(np.int64) >> fmt.low, word.view(np.float32))
+    word = bits & np.uint32(0xFFFFE000) if name == "tf32" else np.ascontiguousarray(bits)
+    single, field = word.view(np.float32), (word >> np.uint32(23) & np.uint32(255)).view(np.int32)
+    r = np.maximum(field, 1)
+    r -= 127
+    r[single == 0] = NOTHING
+    special = field == 255
+    if not special.any():
+        return Parts(single.astype(np.float64), r, word.view(np.int32) < 0, special, special)
+    r[special] = NOTHING
+    inf = np.isinf(single)
+    return Parts(np.where(special, 0, single).astype(np.float64), r, word.view(np.int32) < 0, special & ~inf, inf)
 
 
 @cache
 def _table(name: str) -> Parts:
+    """Parts of every code of a format of at most 16 bits (256 or 65536 entries)."""
     fmt = FORMATS[name]
     if name == "bf16":
-        codes = np.arange(65536, dtype=np.uint32)
-        value = (codes << np.uint32(16)).view(np.float32)
+        code = np.arange(65536, dtype=np.uint32)
+        single: NDArray[np.float32] = (code << np.uint32(16)).view(np.float32)
     else:
-        value = decode_table(name)
-        codes = np.arange(value.size, dtype=np.uint32) & np.uint32((fmt.sign << 1) - 1)
-    return _take_apart(fmt, codes.astype(np.int64), value)
-
-
-def _take_apart(fmt: Format, code: Bits, single: NDArray[np.float32]) -> Parts:
-    with np.errstate(invalid="ignore"):
-        value = single.astype(np.float64)
-    field = code >> fmt.mantissa & ((1 << fmt.exponent) - 1)
-    finite = np.isfinite(value)
-    r = np.where(finite & (value != 0), np.maximum(field, 1) - fmt.bias, NOTHING).astype(np.int32)
-    return Parts(np.where(finite, value, 0), r, code & fmt.sign != 0, np.isnan(value), np.isinf(value))
+        single = decode_table(name)
+        code = np.arange(single.size, dtype=np.uint32) & np.uint32((fmt.sign << 1) - 1)
+    field = (code >> np.uint32(fmt.mantissa) & np.uint32((1 << fmt.exponent) - 1)).astype(np.int32)
+    finite = np.isfinite(single)
+    r = np.where(finite & (single != 0), np.maximum(field, 1) - fmt.bias, NOTHING).astype(np.int32)
+    value = np.where(finite, single, 0).astype(np.float64)
+    return Parts(value, r, code & np.uint32(fmt.sign) != 0, np.isnan(single), np.isinf(single))
 
 
 def renormalised(name: str, bits: Bits) -> Parts:
@@ -121,11 +124,13 @@ def window(
     """D bits [M, N] of one window: a [M, K], b [N, K], c [M, N] or None; `scales` int32 [M, N] is added to the exponent
     of every product. `positions` [M, K]: a is the nonzero half of a sparse matrix and its element (m, k) meets column
     positions[m, k] of b [N, K logical]."""
-    shape = (a.value.shape[0], b.value.shape[0])
+    shape, depth = (a.value.shape[0], b.value.shape[0]), a.value.shape[1]
+    # One row a k, so that the outer products below run along contiguous memory.
+    a_r, b_r, a_value, b_value = (np.ascontiguousarray(x.T) for x in (a.r, b.r, a.value, b.value))
     reach = np.full(shape, NOTHING, np.int32)
     raw = np.empty(shape, np.int32)
-    for i in range(a.value.shape[1]):
-        np.add(a.r[:, i, None], _column(b.r, i, positions), out=raw)
+    for i in range(depth):
+        np.add(a_r[i][:, None], _met(b_r, i, positions), out=raw)
         np.maximum(reach, raw, out=reach)
     if scales is not None:
         reach += scales
@@ -133,12 +138,12 @@ def window(
     if c is not None:
         np.maximum(reach, c.r, out=reach)
     q = reach - rule.width
-    # 2^(scale - q) brings a product into units of the quantum; a shift this large only meets zeros.
-    unit = np.ldexp(1.0, np.clip(-q if scales is None else scales - q, -1000, 1000))
+    # 2^(scale - q) brings a product into units of the quantum.
+    unit = _power(-q if scales is None else scales - q)
     total = np.zeros(shape)
     term = np.empty(shape)
-    for i in range(a.value.shape[1]):
-        np.multiply(a.value[:, i, None], _column(b.value, i, positions), out=term)
+    for i in range(depth):
+        np.multiply(a_value[i][:, None], _met(b_value, i, positions), out=term)
         np.multiply(term, unit, out=term)
         np.trunc(term, out=term)
         np.add(total, term, out=total)
@@ -193,7 +198,7 @@ def _grouped(a: Parts, b: Parts, c: Parts | None, left: Parts, right: Parts, blo
     if c is not None:
         reach = np.maximum(reach, c.r)
     q = reach - width
-    unit = np.ldexp(1.0, -q)
+    unit = _power(-q)
     total = np.zeros(reach.shape)
     for term in sums:
         total += np.trunc(term * unit)
@@ -206,14 +211,19 @@ def _grouped(a: Parts, b: Parts, c: Parts | None, left: Parts, right: Parts, blo
     return out
 
 
-def _column(values: Bits, i: int, positions: Bits | None) -> Bits:
-    """Column i of b as a row [1, N], or, for sparse products, what each row of A meets: [M, N]."""
-    return values[None, :, i] if positions is None else values.T[positions[:, i]]
+def _met(b: Bits, i: int, positions: Bits | None) -> Bits:
+    """What element i of every row of A meets in b [K, N]: one row [N], or a row for each row of A: [M, N]."""
+    return b[i] if positions is None else b[positions[:, i]]
 
 
 def _aligned(c: Parts, q: I32) -> F64:
     """C in units of the quantum, truncated."""
-    return np.trunc(np.ldexp(c.value, np.clip(-q, -1000, 1000)))
+    return np.trunc(c.value * _power(-q))
+
+
+def _power(exponent: I32) -> F64:
+    """2^exponent; exponents beyond +-1000 belong to windows that hold nothing, where any factor does."""
+    return ((np.clip(exponent, -1000, 1000).astype(np.int64) + 1023) << 52).view(np.float64)
 
 
 def _special_products(a: Parts, b: Parts, positions: Bits | None) -> tuple[Mask, Mask, Mask]:
@@ -221,11 +231,11 @@ def _special_products(a: Parts, b: Parts, positions: Bits | None) -> tuple[Mask,
     nan, plus, minus = (np.zeros((a.value.shape[0], b.value.shape[0]), bool) for _ in range(3))
     a_zero, b_zero = ((p.value == 0) & ~p.inf & ~p.nan for p in (a, b))
     for i in range(a.value.shape[1]):
-        a_inf, b_inf = a.inf[:, i, None], _column(b.inf, i, positions)
-        bad = a.nan[:, i, None] | _column(b.nan, i, positions)
-        bad = bad | (a_inf & _column(b_zero, i, positions)) | (a_zero[:, i, None] & b_inf)
+        a_inf, b_inf = a.inf[:, i, None], _met(b.inf.T, i, positions)
+        bad = a.nan[:, i, None] | _met(b.nan.T, i, positions)
+        bad = bad | (a_inf & _met(b_zero.T, i, positions)) | (a_zero[:, i, None] & b_inf)
         infinite = (a_inf | b_inf) & ~bad
-        negative = a.negative[:, i, None] ^ _column(b.negative, i, positions)
+        negative = a.negative[:, i, None] ^ _met(b.negative.T, i, positions)
         nan |= bad
         plus |= infinite & ~negative
         minus |= infinite & negative
@@ -246,7 +256,7 @@ def _with_specials(out: Bits, rounding: str, nan: Mask, plus: Mask, minus: Mask,
 def round_sum(total: F64, exponent: I32, rounding: str) -> Bits:
     """total * 2^exponent rounded into D bits; `total` holds integers below 2^53."""
     with np.errstate(over="ignore", under="ignore"):
-        value = np.ldexp(total, exponent)
+        value = total * _power(exponent)
         if rounding == "f16":
             half: Bits = value.astype(np.float16).view(np.uint16)
             return np.where(half & 0x7FFF, half, 0).astype(np.uint16)
