@@ -6,6 +6,20 @@ from pathlib import Path
 
 import pytest
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--hw` also runs what needs a GPU."""
+    parser.addoption("--hw", action="store_true", help="run the tests that need a GPU")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip tests marked `hw` unless they are asked for."""
+    if not config.getoption("--hw"):
+        for item in items:
+            if "hw" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs a GPU: pytest --hw"))
+
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

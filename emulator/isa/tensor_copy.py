@@ -80,6 +80,8 @@ def _load(
         tmap = tensor_map(warp, int(where[lane]))
         at = [int(c[lane]) for c in coords]
         rank, offset = split_address(int(destination[lane]))
+        if read is tma.load_box:
+            tma.check_load(tmap, at, offset)
         signal_rank, signal = split_address(int(barrier[lane]))
         if multicast is None:
             targets = [(rank, signal_rank)]
@@ -155,6 +157,8 @@ def _store(
         tmap = tensor_map(warp, int(where[lane]))
         at = [int(c[lane]) for c in coords]
         rank, offset = split_address(int(source[lane]))
+        if write is not tma.store_scatter4:
+            tma.check_store(tmap, at, offset, *more)
         complete = _store_step(warp, tmap, at, rank, offset, write, more)
         operation = warp.cluster.start(warp, "tma", f"tensor {kind} from {offset:#x}", complete)
         warp.async_groups.open["bulk"].append(operation)

@@ -78,7 +78,7 @@ def check(product: Product, places: Places) -> None:
         raise IllegalInstruction(
             f"disable-output-lane has {len(product.disable_lanes)} words; .cta_group::{group} needs {4 * group}"
         )
-    parts, column = _parts(product, shape)
+    parts, column = accumulator_parts(product, shape)
     spans = [(column, parts[0].last - parts[0].first, "tcgen05.mma D")]
     if form.a_from_tensor:
         lane, at = split_address(product.a)
@@ -86,25 +86,26 @@ def check(product: Product, places: Places) -> None:
             raise IllegalInstruction(f"tcgen05.mma: A at lane {lane} and D at lane {split_address(product.d)[0]}")
         spans.append((at, OPERAND_COLUMNS, "tcgen05.mma A"))
     else:
-        _smem_operand(product.a, shape.m // group, shape.a, shape.mn_major_a, shape)
-    _smem_operand(product.b, shape.n // group, shape.b, shape.mn_major_b, shape)
+        smem_operand(product.a, shape.m // group, shape.a, shape.mn_major_a, shape)
+    smem_operand(product.b, shape.n // group, shape.b, shape.mn_major_b, shape)
     if shape.block:
         if product.scales is None:
             raise IllegalInstruction(f"tcgen05.mma.kind::{form.kind} without scale factors")
         for address, count, what in zip(product.scales, (shape.m // group, parts[0].last), ("A", "B"), strict=True):
-            spans.append((_scale_column(address), -(-count // 32), f"tcgen05.mma scale factors {what}"))
+            spans.append((scale_column(address), -(-count // 32), f"tcgen05.mma scale factors {what}"))
     for _, tensor in places:
         for first, count, what in spans:
             tensor.check_columns(first, count, what)
 
 
-def _parts(product: Product, shape: InstrDescriptor) -> tuple[tuple[Part, ...], int]:
+def accumulator_parts(product: Product, shape: InstrDescriptor) -> tuple[tuple[Part, ...], int]:
+    """Layout of D in each CTA and its first column."""
     lane, column = split_address(product.d)
     form = product.form
     return accumulator(shape.m // (2 if form.pair else 1), shape.n, form.pair, form.weights, lane), column
 
 
-def _scale_column(address: int) -> int:
+def scale_column(address: int) -> int:
     """Column of a scale-factor address; its top two bits repeat the scale factor ID."""
     lane, column = split_address(address & 0x3FFFFFFF)
     if lane:
@@ -112,7 +113,7 @@ def _scale_column(address: int) -> int:
     return column
 
 
-def _smem_operand(word: int, count: int, name: str, mn_major: bool, shape: InstrDescriptor) -> Operand:
+def smem_operand(word: int, count: int, name: str, mn_major: bool, shape: InstrDescriptor) -> Operand:
     """Where an operand lies: `count` rows of K elements; narrow formats outside the packed kinds take a byte each."""
     bits = 4 if shape.kind.packed else max(8, BITS[name])
     return operand(word, count, shape.k, bits, mn_major, True)
@@ -155,14 +156,14 @@ def execute_mma(product: Product, places: Places, mode: str = "fast") -> None:
         scale=shape.scale,
         shift_c=form.scale_d,
     )
-    source = _smem_operand(product.b, shape.n // group, shape.b, shape.mn_major_b, shape)
+    source = smem_operand(product.b, shape.n // group, shape.b, shape.mn_major_b, shape)
     raw = source.read(places[0][0]) if group == 1 else np.concatenate([source.read(smem) for smem, _ in places])
     right = load(how, "b", _codes(raw, shape.b, shape), mode)
-    parts, column = _parts(product, shape)
+    parts, column = accumulator_parts(product, shape)
     for i, (smem, tensor) in enumerate(places):
         left = None
         if not form.a_from_tensor:
-            where = _smem_operand(product.a, shape.m // group, shape.a, shape.mn_major_a, shape)
+            where = smem_operand(product.a, shape.m // group, shape.a, shape.mn_major_a, shape)
             left = load(how, "a", _codes(where.read(smem), shape.a, shape), mode)
         off = product.disable_lanes[4 * i : 4 * i + 4] if product.disable_lanes is not None else None
         for part in parts:
@@ -218,7 +219,7 @@ def _scaled(
     shape = product.shape
     if product.scales is None:
         raise IllegalInstruction(f"tcgen05.mma.kind::{shape.kind.name} without scale factors")
-    at_a, at_b = (_scale_column(s) for s in product.scales)
+    at_a, at_b = (scale_column(s) for s in product.scales)
     factors = shape.k // how.block
     octets = tensor.words.view(np.uint8).reshape(*tensor.words.shape, 4)
     row = np.arange(part.index.size)

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.emulator.machine.arena import MY_WORD, Arena
 
 from emulator.errors import BarrierFault, Deadlock, LaunchError
+from tests.emulator.machine.arena import MY_WORD, Arena
 
 TILE = ".shared .align 16 .b8 tile[1024];"
 
 
 def test_bar_sync_orders_shared_memory_between_warps():
     out = np.zeros(128, np.uint32)
-    body = MY_WORD + """
+    body = (
+        MY_WORD
+        + """
     mov.u32 %r6, tile; shl.b32 %r7, %r1, 2; add.u32 %r8, %r6, %r7; st.shared.u32 [%r8], %r1; bar.sync 0;
     xor.b32 %r9, %r1, 127; shl.b32 %r9, %r9, 2; add.u32 %r9, %r6, %r9; ld.shared.u32 %r10, [%r9];
     st.global.u32 [%rd30], %r10; ret;"""
+    )
     Arena(out=out).run(body, declarations=TILE, block=128)
     assert out.tolist() == list(range(127, -1, -1))
 
 
 def test_producers_arrive_and_consumers_wait_on_a_named_barrier():
     out = np.zeros(64, np.uint32)
-    body = MY_WORD + """
+    body = (
+        MY_WORD
+        + """
     mov.u32 %r6, tile; setp.lt.u32 %p1, %r1, 32; @%p1 bra CONSUME;
     st.shared.u32 [%r6], %r1; bar.arrive 3, 64; ret;
     CONSUME: bar.sync 3, 64; ld.shared.u32 %r10, [%r6]; st.global.u32 [%rd30], %r10; ret;"""
+    )
     Arena(out=out).run(body, declarations=TILE, block=64)
     assert set(out[:32].tolist()) == {63}
 
@@ -43,20 +49,30 @@ WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p5, [%r6], {parity}; @!%p5 bra W
 
 def test_an_mbarrier_lets_a_warp_through_after_all_arrivals():
     out = np.zeros(96, np.uint32)
-    body = MY_WORD + """
+    body = (
+        MY_WORD
+        + """
     mov.u32 %r6, tile; setp.ne.u32 %p1, %r1, 0; @%p1 bra READY; mbarrier.init.shared.b64 [%r6], 64;
     READY: bar.sync 0; setp.ge.u32 %p2, %r1, 64; @%p2 bra WAIT;
     st.shared.u32 [%r6+16], %r1; mbarrier.arrive.shared.b64 %rd5, [%r6]; ret;
-    WAIT:""" + WAIT.format(parity=0) + "ld.shared.u32 %r9, [%r6+16]; st.global.u32 [%rd30], %r9; ret;"
+    WAIT:"""
+        + WAIT.format(parity=0)
+        + "ld.shared.u32 %r9, [%r6+16]; st.global.u32 [%rd30], %r9; ret;"
+    )
     Arena(out=out).run(body, declarations=TILE, block=96)
     assert set(out[64:].tolist()) == {63}
 
 
 def test_a_deadlock_says_who_waits_for_what():
-    body = MY_WORD + """
+    body = (
+        MY_WORD
+        + """
     mov.u32 %r6, tile; mbarrier.init.shared.b64 [%r6], 3;
     setp.ne.u32 %p1, %r1, 0; @%p1 bra GO; mbarrier.arrive.expect_tx.shared.b64 %rd5, [%r6], 128;
-    GO:""" + WAIT.format(parity=0) + "ret;"
+    GO:"""
+        + WAIT.format(parity=0)
+        + "ret;"
+    )
     with pytest.raises(Deadlock) as report:
         Arena(out=np.zeros(1, np.uint32)).run(body, declarations=TILE)
     text = str(report.value)

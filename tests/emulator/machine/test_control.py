@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.emulator.machine.arena import MY_WORD, Arena
 
 from emulator.errors import Trap, Watchdog
+from tests.emulator.machine.arena import MY_WORD, Arena
 
 
 def test_every_lane_takes_its_own_path_and_they_meet_again():
@@ -33,11 +33,14 @@ def test_every_lane_takes_its_own_path_and_they_meet_again():
 
 def test_lanes_that_exit_early_do_not_hold_up_the_others():
     out = np.zeros(32, np.uint32)
-    body = MY_WORD + """
+    body = (
+        MY_WORD
+        + """
     setp.lt.u32 %p1, %r1, 5; @%p1 ret;
     bar.warp.sync 0xffffffff;
     vote.sync.ballot.b32 %r5, 1, 0xffffffff;
     st.global.u32 [%rd30], %r5; ret;"""
+    )
     Arena(out=out).run(body)
     assert out[:5].tolist() == [0] * 5
     assert set(out[5:].tolist()) == {0xFFFFFFFF & ~0b11111}
@@ -45,7 +48,9 @@ def test_lanes_that_exit_early_do_not_hold_up_the_others():
 
 def test_an_indirect_branch_sends_every_lane_to_its_label():
     out = np.zeros(32, np.uint32)
-    body = MY_WORD + """
+    body = (
+        MY_WORD
+        + """
     and.b32 %r5, %r1, 3; mov.u32 %r6, 7;
     TABLE: .branchtargets L0, L1, L2, L3;
     brx.idx %r5, TABLE;
@@ -54,6 +59,7 @@ def test_an_indirect_branch_sends_every_lane_to_its_label():
     L2: mov.u32 %r6, 12; bra END;
     L3: mov.u32 %r6, 13;
     END: st.global.u32 [%rd30], %r6; ret;"""
+    )
     Arena(out=out).run(body)
     assert out.tolist() == [10 + t % 4 for t in range(32)]
 

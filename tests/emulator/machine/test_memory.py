@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.emulator.machine.arena import MY_WORD, Arena
 
 from emulator.errors import MemoryFault
+from tests.emulator.machine.arena import MY_WORD, Arena
 
 
 def test_a_read_past_the_end_names_everything():
@@ -44,12 +44,15 @@ def test_shared_memory_starts_poisoned_and_is_bounded():
 def test_generic_addresses_reach_shared_local_and_global():
     out = np.zeros(96, np.uint32)
     declare = ".shared .align 16 .b8 tile[256];"
-    body = MY_WORD + """
+    body = (
+        MY_WORD
+        + """
     .local .align 8 .b8 stack[64];
     mov.u32 %r6, tile; cvt.u64.u32 %rd10, %r6; cvta.shared.u64 %rd11, %rd10; mul.wide.u32 %rd12, %r1, 4;
     add.s64 %rd11, %rd11, %rd12; add.u32 %r7, %r1, 100; st.u32 [%rd11], %r7; ld.u32 %r8, [%rd11]; st.global.u32 [%rd30], %r8;
     mov.u64 %rd13, stack; cvta.local.u64 %rd14, %rd13; st.u32 [%rd14+12], %r1; ld.local.u32 %r9, [%rd13+12];
     st.global.u32 [%rd30+128], %r9; ld.u32 %r10, [%rd30]; st.u32 [%rd30+256], %r10; ret;"""
+    )
     Arena(out=out).run(body, declarations=declare)
     assert out[:32].tolist() == list(range(100, 132))
     assert out[32:64].tolist() == list(range(32))
@@ -84,7 +87,7 @@ def test_compare_and_swap_returns_the_old_value():
 
 
 def test_printf_prints_lane_after_lane():
-    declare = '.global .align 1 .b8 text[14] = {104, 105, 32, 37, 100, 32, 37, 46, 50, 102, 10, 0, 0, 0};\n'
+    declare = ".global .align 1 .b8 text[14] = {104, 105, 32, 37, 100, 32, 37, 46, 50, 102, 10, 0, 0, 0};\n"
     declare += ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
     body = """
     .local .align 8 .b8 stack[16];
