@@ -49,7 +49,8 @@ def test_generic_addresses_reach_shared_local_and_global():
         + """
     .local .align 8 .b8 stack[64];
     mov.u32 %r6, tile; cvt.u64.u32 %rd10, %r6; cvta.shared.u64 %rd11, %rd10; mul.wide.u32 %rd12, %r1, 4;
-    add.s64 %rd11, %rd11, %rd12; add.u32 %r7, %r1, 100; st.u32 [%rd11], %r7; ld.u32 %r8, [%rd11]; st.global.u32 [%rd30], %r8;
+    add.s64 %rd11, %rd11, %rd12; add.u32 %r7, %r1, 100; st.u32 [%rd11], %r7; ld.u32 %r8, [%rd11]; st.global.u32
+    [%rd30], %r8;
     mov.u64 %rd13, stack; cvta.local.u64 %rd14, %rd13; st.u32 [%rd14+12], %r1; ld.local.u32 %r9, [%rd13+12];
     st.global.u32 [%rd30+128], %r9; ld.u32 %r10, [%rd30]; st.u32 [%rd30+256], %r10; ret;"""
     )
