@@ -82,7 +82,8 @@ def _increments(limits: range) -> int:
 
 def test_compare_and_swap_returns_the_old_value():
     x, old = np.array([5], np.uint32), np.zeros(32, np.uint32)
-    body = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd5, %r1, 4; add.s64 %rd5, %rd2, %rd5; add.u32 %r2, %r1, 5; add.u32 %r3, %r1, 6; "
+    body = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd5, %r1, 4; add.s64 %rd5, %rd2, %rd5; "
+    body += "add.u32 %r2, %r1, 5; add.u32 %r3, %r1, 6; "
     Arena(x=x, old=old).run(body + "atom.global.cas.b32 %r5, [%rd1], %r2, %r3; st.global.u32 [%rd5], %r5; ret;")
     assert int(x[0]) == 37 and old.tolist() == list(range(5, 37))
 
