@@ -1,0 +1,1 @@
+"""What the kernels share: printed shapes, pipelines with checked arrivals, fences around tensor memory."""

@@ -1,0 +1,1 @@
+"""Parts of stages; no stage itself."""
