@@ -1,0 +1,123 @@
+"""`report.html`: one file, no script, opens anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from gate import blocks, table
+from gate.ledger import Ledger
+from gate.load import Gates
+from gate.report.markdown import headline
+from gate.report.svg import colour, error_map_svg, history_svg, ladder_svg
+from gate.result import CaseResult, GateResult, Result, short_case
+from gate.status import NOT_RUN, is_failure
+
+_TEMPLATE = Path(__file__).with_name("report.html.j2")
+# What one multiprocessor has, for the cost table.
+_ARCH_LIMITS = {"registers": 255, "smem_bytes": 232_448, "tmem_columns": 512}
+
+
+def render(result: Result, gates: Gates, ledger: Ledger) -> str:
+    """The report of a run; `ledger` gives the history of each gate and what stands without this run."""
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.globals.update(number=table.number, seconds=table.seconds, count=table.count)
+    environment.filters["short_case"] = short_case
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(
+        result=result,
+        headline=headline(result, mark=False),
+        red=any(is_failure(gate.status) for gate in result.gates),
+        ladder=Markup(ladder_svg(_boxes(result, gates))),
+        groups=_groups(result, gates),
+        failures=[_failure(case) for case in result.failures()],
+        unproven=[gate for gate in result.gates if gate.status in ("variant_accepted", "xpass")],
+        gates=[_gate(gate, result, ledger) for gate in result.gates],
+        costs=_costs(result),
+        arch_limits=_ARCH_LIMITS,
+    )
+
+
+def _statuses(result: Result) -> dict[str, str]:
+    """The worst status of each gate in this run, over its architectures."""
+    found: dict[str, str] = {}
+    for gate in result.gates:
+        if gate.gate not in found or is_failure(gate.status):
+            found[gate.gate] = gate.status
+    return found
+
+
+def _boxes(result: Result, gates: Gates) -> list[tuple[str, str, Sequence[str]]]:
+    """The gates that are built, and those that needs connect with them."""
+    statuses = _statuses(result)
+    built = [name for name in gates.order if gates[name].state != "planned"]
+    return [(name, statuses.get(name, "idle"), gates[name].needs) for name in built]
+
+
+def _groups(result: Result, gates: Gates) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """(group, [(gate, claim, colour)]) over the whole pipeline."""
+    statuses = _statuses(result)
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+    for name in gates.file.gates:
+        gate = gates[name]
+        status = "planned" if gate.state == "planned" else statuses.get(name, "idle")
+        groups.setdefault(gate.group or "other", []).append((name, gate.about, colour(status)))
+    return list(groups.items())
+
+
+def _failure(case: CaseResult) -> dict[str, Any]:
+    maps = [error_map_svg(out.error_map, name) for name, out in case.outputs.items() if out.error_map is not None]
+    head, *rest = blocks.failure(case)
+    return {
+        "case": case,
+        "head": head,
+        "text": "\n".join(rest),
+        "maps": [Markup(text) for text in maps],
+        "anchor": f"{case.gate}-{case.id}",
+    }
+
+
+def _gate(gate: GateResult, result: Result, ledger: Ledger) -> dict[str, Any]:
+    cases = [c for c in result.cases if (c.gate, c.arch) == (gate.gate, gate.arch) and c.mutant is None]
+    history = [(v.run, v.status) for v in ledger.history(gate.gate, gate.arch)]
+    return {
+        "verdict": gate,
+        "colour": colour(gate.status),
+        "word": blocks.word(gate.status),
+        "facts": table.facts(gate, cases) if any(c.status not in NOT_RUN for c in cases) else [],
+        "blind": table.blind_lines(row for row in gate.falsification if row.kind == "variant"),
+        "history": Markup(history_svg(history)) if history else "",
+        "cases": [{"case": case, "rows": _rows(case), "colour": colour(case.status)} for case in cases],
+        "mutants": [row for row in gate.falsification if row.kind == "mutant"],
+        "variants": [row for row in gate.falsification if row.kind == "variant"],
+    }
+
+
+def _rows(case: CaseResult) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "out": out,
+            "limits": ", ".join(table.limit(key, value) for key, value in out.allowed.items()),
+        }
+        for name, out in case.outputs.items()
+    ]
+
+
+def _costs(result: Result) -> list[dict[str, Any]]:
+    """Cases that have a cost, each with its instructions by warp as shares."""
+    costs = []
+    for case in result.cases:
+        if case.mutant is not None or not case.cost:
+            continue
+        by_warp = case.cost.get("by_warp", {})
+        total = sum(by_warp.values()) or 1
+        shares = [(warp, n, 100 * n / total) for warp, n in sorted(by_warp.items(), key=lambda item: int(item[0]))]
+        costs.append({"case": case, "cost": case.cost, "shares": shares})
+    return costs

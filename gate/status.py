@@ -1,0 +1,80 @@
+"""The closed set of statuses that a case or a gate can end in, and what each one means for the verdict."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Status = Literal[
+    "pass",
+    "wrong_values",
+    "wrong_shape",
+    "wrong_dtype",
+    "not_finite",
+    "input_changed",
+    "not_repeatable",
+    "variant_accepted",
+    "contract_error",
+    "compile_error",
+    "unknown_instruction",
+    "runtime_error",
+    "hang",
+    "timeout",
+    "wrong_launches",
+    "wrong_syncs",
+    "wrong_compiles",
+    "over_memory",
+    "over_resources",
+    "too_slow",
+    "blocked",
+    "skipped",
+    "xfail",
+    "xpass",
+]
+
+# What a mutant may be rejected with: everything that the judge can find out about one case by itself.
+Rejection = Literal[
+    "wrong_values",
+    "wrong_shape",
+    "wrong_dtype",
+    "not_finite",
+    "input_changed",
+    "not_repeatable",
+    "compile_error",
+    "unknown_instruction",
+    "runtime_error",
+    "hang",
+    "timeout",
+    "wrong_launches",
+    "wrong_syncs",
+    "wrong_compiles",
+    "over_memory",
+    "over_resources",
+    "too_slow",
+]
+
+Step = Literal[
+    "select",
+    "import",
+    "inputs",
+    "compile",
+    "run",
+    "unchanged",
+    "oracle",
+    "compare",
+    "repeat",
+    "counts",
+    "variants",
+    "falsify",
+]
+
+STATUSES: tuple[str, ...] = get_args(Status)
+REJECTIONS: tuple[str, ...] = get_args(Rejection)
+NOT_RUN = frozenset({"blocked", "skipped"})
+GREEN = frozenset({"pass", "xfail"})
+# The tool could not even judge these: JUnit calls them errors, not failures.
+CRASHES = frozenset({"contract_error", "compile_error", "unknown_instruction", "runtime_error", "hang", "timeout"})
+
+
+def is_failure(status: str) -> bool:
+    """Whether `status` makes the run red (a skip or a block does not: it is listed as not checked)."""
+    return status not in GREEN and status not in NOT_RUN
