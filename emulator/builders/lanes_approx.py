@@ -12,10 +12,11 @@ from importlib.resources import files
 
 import numpy as np
 
+from emulator.builders.approximate import EX2, EX2_HIGH, EX2_LOW, LG2, MAGIC, ONE_BITS, ROOT_HALF_BITS
 from emulator.builders.lanes_base import cleared, select, some
 from emulator.builders.lanes_float import flush, narrow_f32
 
-F32, F64, U16, U64 = np.float32, np.float64, np.uint16, np.uint64
+F32, F64, U16, U64, S64 = np.float32, np.float64, np.uint16, np.uint64, np.int64
 _LEAST = np.full(32, -126, F32)
 _ONE = np.ones(32)
 _TURN = F64(np.array(0x3E22F983, np.uint32).view(F32))
@@ -24,9 +25,29 @@ _NAN_WORD = U64(0x7FFFFFFF00000000)
 
 
 # ---------------------------------------------------------------- f32
+_LOW, _HIGH, _MAGIC = (np.full(32, value) for value in (EX2_LOW, EX2_HIGH, MAGIC))
+_EX2 = [np.full(32, value) for value in EX2]
+_LG2 = [np.full(32, value) for value in LG2]
+_52, _ONE_BITS, _ROOT_HALF = (np.full(32, value, S64) for value in (52, ONE_BITS, ROOT_HALF_BITS))
+_ZERO, _INFINITY = np.zeros(32), np.full(32, np.inf)
+
+
 def ex2_f32(x: np.ndarray, ftz: bool) -> np.ndarray:
     """2^x. `ftz`: 2^x below 2^-126 is 0."""
-    y = np.exp2(x.astype(F64)).astype(F32)
+    wide = x.astype(F64)
+    np.maximum(wide, _LOW, wide)
+    np.minimum(wide, _HIGH, wide)
+    shifted = wide + _MAGIC
+    wide -= shifted - _MAGIC
+    total = wide * _EX2[-1]
+    for coefficient in _EX2[-2::-1]:
+        total += coefficient
+        total *= wide
+    total += _ONE
+    scale = shifted.view(S64) << _52
+    scale += _ONE_BITS
+    total *= scale.view(F64)
+    y = total.astype(F32)
     if ftz:
         small = x < _LEAST
         if some(small):
@@ -36,7 +57,23 @@ def ex2_f32(x: np.ndarray, ftz: bool) -> np.ndarray:
 
 def lg2_f32(x: np.ndarray, ftz: bool) -> np.ndarray:
     """log2(x); NaN below zero, -infinity at either zero."""
-    return np.log2((flush(x) if ftz else x).astype(F64)).astype(F32)
+    wide = (flush(x) if ftz else x).astype(F64)
+    raw = wide.view(S64)
+    exponent = (raw - _ROOT_HALF) >> _52
+    fraction = (raw - (exponent << _52)).view(F64)
+    y = (fraction - _ONE) / (fraction + _ONE)
+    square = y * y
+    total = square * _LG2[-1]
+    for coefficient in _LG2[-2:0:-1]:
+        total += coefficient
+        total *= square
+    total += _LG2[0]
+    total *= y
+    total += exponent.astype(F64)
+    usual = (wide > _ZERO) & (wide < _INFINITY)
+    if not usual.all():
+        total = select(usual, total, np.log2(wide))
+    return total.astype(F32)
 
 
 def rcp_approx_f32(x: np.ndarray, ftz: bool) -> np.ndarray:

@@ -117,8 +117,8 @@ def narrow_half(
         inward = {"rz": over, "rm": over & (y > 0), "rp": over & (y < 0)}[rnd]
         x = select(inward, np.copysign(largest, y), y)
     if finite:
-        largest = _LARGEST[kind] if x.size == 64 and x.dtype == F32 else x.dtype.type(_HALF[kind][2])
-        x = np.maximum(np.minimum(x, largest), -largest)
+        limit = _LARGEST[kind] if x.size == 64 and x.dtype == F32 else x.dtype.type(_HALF[kind][2])
+        x = np.maximum(np.minimum(x, limit), -limit)
     return round_half(x, kind)
 
 
@@ -161,22 +161,16 @@ def narrow_tf32(x: np.ndarray, rnd: str, relu: bool = False, finite: bool = Fals
     nan = magnitude > U32(0x7F800000)
     if rnd == "rna":
         rounded = select(nan, raw, raw + U32(0x1000)) & ~U32(0x1FFF)
-        if finite:
-            return _finite_tf32(raw, rounded)
-        return rounded
+        over = (rounded & _NAN32) >= U32(0x7F800000)
+        return select(over, rounded - U32(0x2000), rounded) if finite else rounded
     step = U32(0xFFF) + (raw >> U32(13) & U32(1)) if rnd == "rn" else U32(0)
     rounded = (raw + step) & ~U32(0x1FFF)
     if finite:
         over = (rounded & _NAN32) >= U32(0x7F800000)
         rounded = select(over, raw & U32(0x80000000) | U32(0x7F7FE000), rounded)
     if relu:
-        rounded = select(raw >> U32(31) != 0, np.zeros_like(raw), rounded)
+        rounded = cleared(rounded, raw >> U32(31) != 0)
     return select(nan, np.full_like(raw, 0x7FFFE000), rounded)
-
-
-def _finite_tf32(raw: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-    over = (rounded & _NAN32) >= U32(0x7F800000)
-    return select(over, rounded - U32(0x2000), rounded)
 
 
 # ---------------------------------------------------------------- 8, 6 and 4 bit floats
@@ -208,6 +202,7 @@ class _Encoder:
 
 _ENCODERS = {kind: _Encoder(kind) for kind in _SMALL}
 _ABS, _LSB, _INF = (np.full(64, value, U32) for value in (0x7FFFFFFF, 1, 0x7F800000))
+_FOUR = np.full(32, 4, U8)
 
 
 def encode_small(x: np.ndarray, kind: str, relu: bool = False) -> np.ndarray:
@@ -246,9 +241,6 @@ def encode_pair(high: np.ndarray, low: np.ndarray, kind: str, relu: bool = False
     return codes[0::2] | codes[1::2] << _FOUR if kind == "e2m1" else codes.view(U16)
 
 
-_FOUR = np.full(32, 4, U8)
-
-
 def encode_halves(x: np.ndarray, kind: str, source: str, relu: bool = False) -> np.ndarray:
     """A packed pair of f16 or bf16 (u32) to a packed pair of a small format."""
     wide = widen_half(x, source)
@@ -282,11 +274,14 @@ def decode_pair(x: np.ndarray, kind: str, relu: bool = False) -> np.ndarray:
         codes = x.view(U8)
     halves = _TABLES[kind].take(codes)
     if relu:
-        halves = select((halves >> U16(15) != 0) & (halves <= U16(0xFC00)), np.zeros_like(halves), halves)
+        halves = cleared(halves, (halves >= U16(0x8000)) & (halves <= U16(0xFC00)))
     return halves.view(U32)
 
 
 # ---------------------------------------------------------------- powers of two
+_EXPONENT, _FRACTION, _LEAST_SCALE, _NO_SCALE = (np.full(64, v, U32) for v in (23, 0x7FFFFF, 0x400000, 0xFF))
+
+
 def encode_scales(high: np.ndarray, low: np.ndarray, rnd: str, finite: bool) -> np.ndarray:
     """Two f32 to packed ue8m0 (u16): the exponent of |x|, rounded toward zero or up; NaN, and what exceeds 2^127, give
     0xFF (with `finite` the excess gives 0xFE). The sign is dropped and nothing is smaller than 2^-127."""
@@ -297,9 +292,6 @@ def encode_scales(high: np.ndarray, low: np.ndarray, rnd: str, finite: bool) -> 
     if finite:
         np.putmask(code, (code == _NO_SCALE) & (magnitude <= _INF), 0xFE)
     return code.astype(U8).view(U16)
-
-
-_EXPONENT, _FRACTION, _LEAST_SCALE, _NO_SCALE = (np.full(64, v, U32) for v in (23, 0x7FFFFF, 0x400000, 0xFF))
 
 
 def encode_half_scales(x: np.ndarray, rnd: str, finite: bool) -> np.ndarray:
@@ -328,9 +320,7 @@ def narrow_double(x: np.ndarray, rnd: str, ftz: bool, sat: bool) -> np.ndarray:
 
 def widen_double(raw: np.ndarray, type: str, ftz: bool, sat: bool) -> np.ndarray:
     """f32, f16 or bf16 patterns to f64; with `ftz` NaN becomes canonical on the way."""
-    if type != "f32":
-        return widen_half(raw, type).astype(F64)
-    x = raw.view(F32)
+    x = raw.view(F32) if type == "f32" else widen_half(raw, type)
     y = (canonical(flush(x)) if ftz else x).astype(F64)
     return saturate(y) if sat else y
 

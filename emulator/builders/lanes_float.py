@@ -2,7 +2,7 @@
 
 A sum or product of f32 is formed in float64 together with the error of that rounding, so the pair is the exact value;
 `to_odd` folds the error into the last bit, after which one more rounding (to f32, f16 or bf16, in any mode) is exact.
-Functions take arrays of any length and return NaN of any payload: whoever observes bits makes it canonical.
+Functions take 32 or 64 lanes and return NaN of any payload: whoever observes bits makes it canonical.
 """
 
 from __future__ import annotations

@@ -16,6 +16,9 @@ F16, F32, F64 = np.float16, np.float32, np.float64
 U16, U32, S32 = np.uint16, np.uint32, np.int32
 _16, _1, _7FFF = sized(16, U32), sized(1, U32), sized(0x7FFF, U32)
 _TINY = {"f16": F32(2.0**-14), "bf16": F32(2.0**-126)}
+_BELOW = {"f16": (sized(0x1FFF, U32), sized(0x1000, U32)), "bf16": (sized(0xFFFF, U32), sized(0x8000, U32))}
+"""The bits of an f32 below the half type, and their pattern on a tie."""
+
 _NAN = U16(0x7FFF)
 _SIGN, _MAGNITUDE = U16(0x8000), U16(0x7FFF)
 
@@ -109,9 +112,21 @@ def half_mul(a: np.ndarray, b: np.ndarray, kind: str, ftz: bool = False, sat: bo
 def half_fma(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str, ftz: bool = False, sat: bool = False, relu: bool = False
 ) -> np.ndarray:
-    """a * b + c in one rounding."""
+    """a * b + c in one rounding.
+
+    Rounding the float64 sum to f32 and then to the half type is wrong only if the f32 lies on a tie of the half type;
+    then (and for f16 subnormals, whose ties are elsewhere, and when flushing) the sum is rounded to odd.
+    """
     x, y, z = (widen_half(v, kind, ftz).astype(F64) for v in (a, b, c))
-    return _finish(add_odd(x * y, z), a, kind, ftz, sat, relu)
+    product = x * y
+    total = (product + z).astype(F32)
+    rest, tie = _BELOW[kind]
+    near = (total.view(U32) & rest[total.size]) == tie[total.size]
+    if kind == "f16":
+        near |= np.abs(total) < _TINY[kind]
+    if ftz or some(near):
+        total = odd_f32(add_odd(product, z))
+    return _finish(total, a, kind, ftz, sat, relu)
 
 
 def half_neg(a: np.ndarray, kind: str, ftz: bool = False) -> np.ndarray:

@@ -108,6 +108,8 @@ def compare_number(b: Any, i: Instruction, m: Modifiers) -> None:
     """A relation as a number."""
     if m["dtype"] in ("u16", "s16") and m["type"] not in ("f16", "bf16"):
         raise Unsupported(f"set to {m['dtype']} needs a half source, not {m['type']}")
+    if m["dtype"] == "bf16" and m.get("ftz"):
+        raise Unsupported("set to bf16 has no .ftz")
     arity(i, 4 if m["bool"] else 3)
     ((x, y),) = _operands(b, i, m)
     write(b, i.operands[0], _number(b, m["dtype"], _combine(b, i, m, _relation(b, m, x, y))))

@@ -44,7 +44,8 @@ def integer(b: Any, i: Instruction, m: Modifiers) -> None:
 
 @op(
     f"cvt.{_IRND}[.ftz][.sat].dtype:{_INTEGERS}.type:f32",
-    f"cvt.{_IRND}[.sat].dtype:{_INTEGERS}.type:f16|bf16|f64",
+    f"cvt.{_IRND}[.sat].dtype:{_INTEGERS}.type:f16|f64",
+    f"cvt.{_IRND}.dtype:{_INTEGERS}.type:bf16",
     section="9.7.9.21",
 )
 def float_to_integer(b: Any, i: Instruction, m: Modifiers) -> None:
@@ -56,11 +57,18 @@ def float_to_integer(b: Any, i: Instruction, m: Modifiers) -> None:
     write(b, i.operands[0], result)
 
 
-@op(f"cvt.{_FRND}.dtype:f16|bf16|f32|f64.type:{_INTEGERS}", section="9.7.9.21")
+@op(
+    f"cvt.{_FRND}[.ftz][.sat].dtype:f32.type:{_INTEGERS}",
+    f"cvt.{_FRND}[.sat].dtype:f16|f64.type:{_INTEGERS}",
+    f"cvt.{_FRND}.dtype:bf16.type:{_INTEGERS}",
+    section="9.7.9.21",
+)
 def integer_to_float(b: Any, i: Instruction, m: Modifiers) -> None:
-    """Integer to float."""
+    """Integer to float; nothing to flush, and clamping to [0, 1] is exact on the integer."""
     arity(i, 2)
     value = read(b, i, 1, m["type"])
+    if m.get("sat"):
+        value = b.min(b.max(value, b.const(m["type"], 0)), b.const(m["type"], 1))
     write(b, i.operands[0], b.pure("int_to_float", VALUE_TYPES[m["dtype"]], value, m["dtype"], m["rnd"]))
 
 
@@ -83,8 +91,8 @@ def integer_pack(b: Any, i: Instruction, m: Modifiers) -> None:
 # ---------------------------------------------------------------- float to integral float, and to a wider float
 @op(
     f"cvt.{_IRND}[.ftz][.sat].type:f32.f32",
-    f"cvt.{_IRND}.type:f64.f64",
-    f"cvt.{_IRND}.type:f16.f16",
+    f"cvt.{_IRND}[.sat].type:f64.f64",
+    f"cvt.{_IRND}[.sat].type:f16.f16",
     f"cvt.{_IRND}.type:bf16.bf16",
     section="9.7.9.21",
 )
@@ -94,9 +102,24 @@ def integral(b: Any, i: Instruction, m: Modifiers) -> None:
     type = m["type"]
     value = _wide(b, i, 1, type)
     value = b.pure("round_integral", value.type, value, m["rnd"], bool(m.get("ftz")))
+    _write_clamped(b, i, m, value)
+
+
+def _write_clamped(b: Any, i: Instruction, m: Modifiers, value: Any) -> None:
+    """An f32 or f64 value, clamped to [0, 1] by `.sat`, to the destination of the instruction's type."""
     if m.get("sat"):
-        value = b.pure("saturate", "f32", value)
-    write(b, i.operands[0], b.pure("round_half", "u16", value, type) if type in ("f16", "bf16") else value)
+        value = b.pure("saturate", value.type, value)
+    half = m["type"] in ("f16", "bf16")
+    write(b, i.operands[0], b.pure("round_half", "u16", value, m["type"]) if half else value)
+
+
+@op("cvt[.ftz].sat:sat.type:f32.f32", "cvt.ftz.type:f32.f32", "cvt.sat:sat.type:f16.f16", section="9.7.9.21")
+@op("cvt.sat:sat.type:f64.f64", section="9.7.9.21")
+def clamp(b: Any, i: Instruction, m: Modifiers) -> None:
+    """A float to its own type, clamped or flushed."""
+    arity(i, 2)
+    value = _wide(b, i, 1, m["type"])
+    _write_clamped(b, i, m, b.ftz(value) if ".ftz" in i.opcode else value)
 
 
 @op("cvt[.ftz][.sat].f32.type:f16", section="9.7.9.21")
@@ -115,7 +138,7 @@ def widen_bf16(b: Any, i: Instruction, m: Modifiers) -> None:
     write(b, i.operands[0], b.ftz(b.bits(raw, "f32")) if m["ftz"] else raw)
 
 
-@op("cvt[.ftz][.sat].f64.type:f32", "cvt.f64.type:f16|bf16", section="9.7.9.21")
+@op("cvt[.ftz][.sat].f64.type:f32", "cvt[.sat].f64.type:f16", "cvt.f64.type:bf16", section="9.7.9.21")
 def widen_double(b: Any, i: Instruction, m: Modifiers) -> None:
     """To f64; the payload of an f32 NaN is kept."""
     arity(i, 2)
@@ -131,11 +154,14 @@ def narrow_double(b: Any, i: Instruction, m: Modifiers) -> None:
     write(b, i.operands[0], b.pure("narrow_double", "u32", read(b, i, 1, "f64"), m["rnd"], m["ftz"], m["sat"]))
 
 
-@op(f"cvt.{_FRND}.dtype:f16|bf16.f64", section="9.7.9.21")
+@op(f"cvt.{_FRND}[.sat].dtype:f16.f64", f"cvt.{_FRND}.dtype:bf16.f64", section="9.7.9.21")
 def narrow_double_half(b: Any, i: Instruction, m: Modifiers) -> None:
     """f64 to f16 or bf16; the payload of NaN is kept."""
     arity(i, 2)
-    write(b, i.operands[0], b.pure("narrow_double_half", "u16", read(b, i, 1, "f64"), m["dtype"], m["rnd"]))
+    value = read(b, i, 1, "f64")
+    if m.get("sat"):
+        value = b.pure("saturate", "f64", value)
+    write(b, i.operands[0], b.pure("narrow_double_half", "u16", value, m["dtype"], m["rnd"]))
 
 
 @op(

@@ -29,8 +29,10 @@ def move(b: Any, i: Instruction, m: Modifiers) -> None:
     target, source = i.operands
     width = TYPES[m["type"]].bits
     if isinstance(target, Vector):
+        _must_have(source, width)
         _unpack(b, target, natural(b, source, f"u{width}"), width)
     elif isinstance(source, Vector):
+        _must_have(target, width)
         write(b, target, b.pack(_elements(b, source, width)))
     elif isinstance(source, Imm) and m["type"] in ("f32", "f64"):
         write(b, target, b.source(source, m["type"]))
@@ -44,16 +46,22 @@ def _element_width(vector: Vector, width: int) -> int:
     return width // len(vector.items)
 
 
+def _must_have(operand: Operand, width: int) -> None:
+    if isinstance(operand, Reg) and TYPES[operand.type].bits != width:
+        raise Unsupported(f"register {operand.name} of type {operand.type} must have {width} bits here")
+
+
 def _elements(b: Any, vector: Vector, width: int) -> list[Any]:
     each = _element_width(vector, width)
-    parts = [natural(b, item, f"u{each}") for item in vector.items]
-    if any(isinstance(o, Reg) and TYPES[o.type].bits != each for o in vector.items):
-        raise Unsupported(f"elements of a {width}-bit vector of {len(parts)} must have {each} bits")
-    return parts
+    for item in vector.items:
+        _must_have(item, each)
+    return [natural(b, item, f"u{each}") for item in vector.items]
 
 
 def _unpack(b: Any, target: Vector, value: Any, width: int) -> None:
-    _element_width(target, width)
+    each = _element_width(target, width)
+    for item in target.items:
+        _must_have(item, each)
     for item, part in zip(target.items, b.unpack(value, len(target.items)), strict=True):
         write(b, item, part)
 
@@ -65,7 +73,10 @@ def move128(b: Any, i: Instruction, m: Modifiers) -> None:
     target, source = i.operands
     low, high = _halves(b, source)
     if isinstance(target, Vector):
-        words = [low, high] if len(target.items) == 2 else [*b.unpack(low, 2), *b.unpack(high, 2)]
+        each = _element_width(target, 128)
+        for item in target.items:
+            _must_have(item, each)
+        words = [low, high] if each == 64 else [*b.unpack(low, 2), *b.unpack(high, 2)]
         for item, word in zip(target.items, words, strict=True):
             write(b, item, word)
     elif isinstance(target, Reg):
