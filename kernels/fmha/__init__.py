@@ -53,8 +53,8 @@ def fmha(
     scale    finite and positive; default 1/sqrt(d)
 
     Strides are honoured: any, if the last is 1 and the others are multiples of 16 bytes. One launch, no
-    synchronisation, inputs unchanged. Empty q or batch: empty outputs. Empty kv: out 0, lse -inf. Neither launches.
-    ``kernel`` replaces the kernel's class, ``kv_stages`` is the depth of the K and V pipelines.
+    synchronisation, inputs unchanged. Empty q or batch: empty outputs. Empty kv: out 0, lse -inf, filled by torch.
+    Neither launches the kernel. ``kernel`` replaces its class, ``kv_stages`` is the depth of the K and V pipelines.
     Raises ValueError naming argument, value and what is allowed, before anything is launched.
     """
     arch = _check_options(softmax, causal, scale, backend)
@@ -79,17 +79,16 @@ def fmha(
         from kernels.fmha.sm100 import FmhaSm100 as kernel
     scale = 1.0 / math.sqrt(d) if scale is None else float(scale)
     arguments = (
-        backend.tensor(_tidy(q), "q", leading_dim=3),
-        backend.tensor(_tidy(k), "k", leading_dim=3),
-        None if scores else backend.tensor(_tidy(v), "v", leading_dim=3),
+        _input(backend, q, "q"),
+        _input(backend, k, "k"),
+        None if scores else _input(backend, v, "v"),
         backend.tensor(s if scores else out, "s" if scores else "out", leading_dim=3),
         backend.tensor(lse, "lse", leading_dim=2) if attention else None,
         Float32(scale * math.log2(math.e) if attention else scale),  # online works in powers of two
         Int32(s_kv - s_q if causal else NO_DIAGONAL),
         backend.stream(),
     )
-    compiled = backend.compile(kernel(config), *arguments, name="fmha")
-    backend.launch(compiled, *arguments)
+    backend.launch(backend.compile(kernel(config), *arguments, name="fmha"), *arguments)
     return result
 
 
@@ -164,11 +163,12 @@ def _check_tensor(name: str, x: Any, q: Any, arch: str, backend: Any) -> None:
             )
 
 
-def _tidy(x: torch.Tensor) -> torch.Tensor:
-    """The same memory without gradient; a mode of extent 1, never stepped along, gets a stride that TMA accepts."""
+def _input(backend: Any, x: torch.Tensor, name: str) -> Any:
+    """The same memory to read; a mode of extent 1, which is never stepped along, gets a stride that TMA accepts."""
     strides = tuple(
         stride if extent > 1 or mode == 3 else x.shape[3]
         for mode, (extent, stride) in enumerate(zip(x.shape, x.stride(), strict=True))
     )
     x = x.detach() if x.requires_grad else x
-    return x if strides == x.stride() else x.as_strided(x.shape, strides)
+    x = x if strides == x.stride() else x.as_strided(x.shape, strides)
+    return backend.tensor(x, name, leading_dim=3, writable=False)

@@ -88,75 +88,67 @@ class FmhaSm100:
     ):
         mQ = self.heads_last(mQ)  # (s_q, d, h, b)
         mK = self.heads_last(mK)  # (s_kv, d, h_kv, b)
-        qk_mma = sm100_utils.make_trivial_tiled_mma(
-            self.dtype,
-            self.dtype,
-            OperandMajorMode.K,
-            OperandMajorMode.K,
-            Float32,
-            tcgen05.CtaGroup.ONE,
-            self.qk_tiler[:2],
-        )
-        pv_mma = sm100_utils.make_trivial_tiled_mma(
-            self.dtype,
-            self.dtype,
-            OperandMajorMode.K,
-            OperandMajorMode.MN,
-            Float32,
-            tcgen05.CtaGroup.ONE,
-            self.pv_tiler[:2],
-            tcgen05.OperandSource.TMEM,
-        )
-        stages = self.config.kv_stages
-        # Layouts of shared memory: (MMA, MMA_M or MMA_N, MMA_K, stage), 128-byte swizzle
-        q_layout = sm100_utils.make_smem_layout_a(qk_mma, self.qk_tiler, self.dtype, 1)
-        k_layout = sm100_utils.make_smem_layout_b(qk_mma, self.qk_tiler, self.dtype, stages)
-        v_layout = sm100_utils.make_smem_layout_b(pv_mma, self.pv_tiler, self.dtype, stages)
-        o_layout = sm100_utils.make_smem_layout_epi(self.dtype, LayoutEnum.ROW_MAJOR, self.pv_tiler[:2], 1)
-        # The trailing coordinates of the tensors that the atoms return are what TMA counts in: tile, head, batch
-        load = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.ONE)
-        one = (1, 1, 1, 1)
-        one_stage = [0, 1, 2]
-        q_atom, mQ_tma = cute.nvgpu.make_tiled_tma_atom_A(
-            load, mQ, cute.select(q_layout, mode=one_stage), self.qk_tiler, qk_mma, one
-        )
-        k_atom, mK_tma = cute.nvgpu.make_tiled_tma_atom_B(
-            load, mK, cute.select(k_layout, mode=one_stage), self.qk_tiler, qk_mma, one
-        )
-        v_atom, mV_tma, o_atom, mO_tma, mS = None, None, None, None, None
+        mS, mO = mOut, None
         if const_expr(self.config.has_pv):
             mV = self.values_first(self.value_operand(mK, self.heads_last(mV)))  # (d, s_kv, h_kv, b)
-            v_atom, mV_tma = cute.nvgpu.make_tiled_tma_atom_B(
-                load, mV, cute.select(v_layout, mode=one_stage), self.pv_tiler, pv_mma, one
-            )
-            o_atom, mO_tma = cpasync.make_tiled_tma_atom(
-                cpasync.CopyBulkTensorTileS2GOp(),
-                self.heads_last(mOut),
-                cute.select(o_layout, mode=[0, 1]),
-                self.pv_tiler[:2],
-            )
-        else:
-            mS = mOut
+            mS, mO = None, self.heads_last(mOut)  # (s_q, d, h, b)
         show("rows, d, heads, batch", mQ=mQ, mK=mK)
-        config = self.config
-        name = f"{type(self).__name__}_{config.softmax}_{config.dtype}_d{config.head_dim}"
+        qk_mma, pv_mma = self.tiled_mmas()
+        layouts = self.shared_layouts(qk_mma, pv_mma)
+        atoms, tensors = self.tma_copies(qk_mma, pv_mma, layouts, mQ, mK, mV, mO)
+        name = f"{type(self).__name__}_{self.config.softmax}_{self.config.dtype}_d{self.config.head_dim}"
         self.kernel.set_name_prefix(name, remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(
-            qk_mma,
-            pv_mma,
-            (q_atom, k_atom, v_atom, o_atom),
-            (mQ_tma, mK_tma, mV_tma, mO_tma),
-            mS,
-            mLSE,
-            scale,
-            diagonal,
-            (q_layout, k_layout, v_layout, o_layout),
-        ).launch(
+        self.kernel(qk_mma, pv_mma, atoms, tensors, mS, mLSE, scale, diagonal, layouts).launch(
             grid=[cute.ceil_div(mQ.shape[0], TILE_Q), mQ.shape[2], mQ.shape[3]],
             block=[self.warps.threads, 1, 1],
             stream=stream,
             min_blocks_per_mp=1,
         )
+
+    def tiled_mmas(self) -> tuple:
+        """S = Q K^T with both operands in shared memory; O = P V with P in tensor memory and V as it lies, MN-major."""
+        a, accumulator = (self.dtype, self.dtype, OperandMajorMode.K), (Float32, tcgen05.CtaGroup.ONE)
+        return (
+            sm100_utils.make_trivial_tiled_mma(*a, OperandMajorMode.K, *accumulator, self.qk_tiler[:2]),
+            sm100_utils.make_trivial_tiled_mma(
+                *a, OperandMajorMode.MN, *accumulator, self.pv_tiler[:2], tcgen05.OperandSource.TMEM
+            ),
+        )
+
+    def shared_layouts(self, qk_mma, pv_mma) -> tuple:
+        """Q, K, V: (MMA, MMA_M or MMA_N, MMA_K, stage); O: (row, d, stage). Swizzled over 128 bytes, as TMA writes."""
+        stages = self.config.kv_stages
+        return (
+            sm100_utils.make_smem_layout_a(qk_mma, self.qk_tiler, self.dtype, 1),
+            sm100_utils.make_smem_layout_b(qk_mma, self.qk_tiler, self.dtype, stages),
+            sm100_utils.make_smem_layout_b(pv_mma, self.pv_tiler, self.dtype, stages),
+            sm100_utils.make_smem_layout_epi(self.dtype, LayoutEnum.ROW_MAJOR, self.pv_tiler[:2], 1),
+        )
+
+    def tma_copies(
+        self,
+        qk_mma,
+        pv_mma,
+        layouts,
+        mQ,  # (s_q, d, h, b)
+        mK,  # (s_kv, d, h_kv, b)
+        mV,  # (d, s_kv, h_kv, b)
+        mO,  # (s_q, d, h, b)
+    ) -> tuple:
+        """TMA atoms of Q, K, V, O and the tensors of coordinates that go with them, modes as in the given tensors."""
+        load, one_cta = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.ONE), (1, 1, 1, 1)
+        q, k, v = (cute.select(layout, mode=[0, 1, 2]) for layout in layouts[:3])  # one stage
+        copies = [
+            cute.nvgpu.make_tiled_tma_atom_A(load, mQ, q, self.qk_tiler, qk_mma, one_cta),
+            cute.nvgpu.make_tiled_tma_atom_B(load, mK, k, self.qk_tiler, qk_mma, one_cta),
+            (None, None),
+            (None, None),
+        ]
+        if const_expr(self.config.has_pv):
+            copies[2] = cute.nvgpu.make_tiled_tma_atom_B(load, mV, v, self.pv_tiler, pv_mma, one_cta)
+            store, o = cpasync.CopyBulkTensorTileS2GOp(), cute.select(layouts[3], mode=[0, 1])
+            copies[3] = cpasync.make_tiled_tma_atom(store, mO, o, self.pv_tiler[:2])
+        return tuple(atom for atom, _ in copies), tuple(tensor for _, tensor in copies)
 
     def heads_last(self, mX: cute.Tensor) -> cute.Tensor:  # (b, s, h, d) -> (s, d, h, b)
         """Same memory, modes in the order of the tiles. d is static; strides are the caller's, multiples of 16 B."""
@@ -208,10 +200,6 @@ class FmhaSm100:
             for name, pipe in self.pipes().items()
         }
         tmem_address = smem.allocate_array(Int32, 2, byte_alignment=8)
-        if warp == self.warps.load:
-            for atom in atoms:
-                if const_expr(atom is not None):
-                    cpasync.prefetch_descriptor(atom)
         if warp == self.warps.correction[0]:
             cute.arch.alloc_tmem(self.tmem.allocated, tmem_address)
             cute.arch.relinquish_tmem_alloc_permit()
@@ -267,6 +255,9 @@ class FmhaSm100:
     @cute.jit
     def load(self, qk_mma, pv_mma, atoms, tensors, sX, pipes, where, tiles):
         """Issue every TMA load of the CTA: Q, then K(i) and V(i) as their stages come free."""
+        for atom in atoms:
+            if const_expr(atom is not None):
+                cpasync.prefetch_descriptor(atom)
         tile, head, batch = where
         q_atom, k_atom, v_atom, _ = atoms
         mQ, mK, mV, _ = tensors

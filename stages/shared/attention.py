@@ -124,6 +124,18 @@ def launch(x: Tensors, case: Any, backend: Any, softmax: str, mutant: type | Non
     )
 
 
+def attend(x: Tensors, case: Any, backend: Any, mutant: type | None) -> Tensors:
+    """out (b, h, s_q, d) and lse (b, h, s_q) of the kernel with softmax="online"."""
+    result = launch(x, case, backend, "online", mutant)
+    return {"out": rows_of_heads(result.out), "lse": result.lse}
+
+
+def exact_attention(x: Tensors, case: Any, kind: str) -> Tensors:
+    """The same by the oracle, fp64."""
+    out, lse = oracles.fmha.attention(*qkv(x), **settings(case), kind=kind)
+    return {"out": rows_of_heads(out), "lse": lse}
+
+
 def rows_of_heads(out: torch.Tensor) -> torch.Tensor:
     """(b, s_q, h, d) seen as (b, h, s_q, d), so that reports count query rows and not heads."""
     return out.transpose(1, 2)
@@ -159,6 +171,13 @@ def plain_product(p: torch.Tensor, x: Tensors) -> torch.Tensor:
     """p v in the input dtype, (b, h, s_q, d)."""
     v = qkv(x)[2]
     return p @ v.repeat_interleave(p.shape[1] // v.shape[2], dim=2).transpose(1, 2)
+
+
+def plain_attention(x: Tensors, case: Any) -> Tensors:
+    """Matrix product, softmax, matrix product in the input dtype; a row that sees nothing is 0. LSE in f32."""
+    s = plain_logits(x, case)
+    p = torch.softmax(s, dim=-1).nan_to_num(0.0)
+    return {"out": plain_product(p, x), "lse": torch.logsumexp(s.float(), dim=-1)}
 
 
 def _hidden(s: torch.Tensor, case: Any) -> torch.Tensor:
