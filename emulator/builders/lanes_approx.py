@@ -12,7 +12,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from emulator.builders.approximate import EX2, EX2_HIGH, EX2_LOW, LG2, MAGIC, ONE_BITS, ROOT_HALF_BITS
+from emulator.builders.approximate import EX2, EX2_HIGH, EX2_LOW, EX2_TABLE, LG2, MAGIC, ROOT_HALF_BITS
 from emulator.builders.lanes_base import cleared, select, some
 from emulator.builders.lanes_float import flush, narrow_f32
 
@@ -28,25 +28,29 @@ _NAN_WORD = U64(0x7FFFFFFF00000000)
 _LOW, _HIGH, _MAGIC = (np.full(32, value) for value in (EX2_LOW, EX2_HIGH, MAGIC))
 _EX2 = [np.full(32, value) for value in EX2]
 _LG2 = [np.full(32, value) for value in LG2]
-_52, _ONE_BITS, _ROOT_HALF = (np.full(32, value, S64) for value in (52, ONE_BITS, ROOT_HALF_BITS))
+_8, _52, _255, _ROOT_HALF = (np.full(32, value, S64) for value in (8, 52, 255, ROOT_HALF_BITS))
+_TABLE = np.array(EX2_TABLE, S64)
 _ZERO, _INFINITY = np.zeros(32), np.full(32, np.inf)
 
 
 def ex2_f32(x: np.ndarray, ftz: bool) -> np.ndarray:
     """2^x. `ftz`: 2^x below 2^-126 is 0."""
     wide = x.astype(F64)
-    np.maximum(wide, _LOW, wide)
-    np.minimum(wide, _HIGH, wide)
+    np.maximum(wide, _LOW, out=wide)
+    np.minimum(wide, _HIGH, out=wide)
     shifted = wide + _MAGIC
     wide -= shifted - _MAGIC
-    total = wide * _EX2[-1]
-    for coefficient in _EX2[-2::-1]:
-        total += coefficient
-        total *= wide
-    total += _ONE
-    scale = shifted.view(S64) << _52
-    scale += _ONE_BITS
-    total *= scale.view(F64)
+    total = wide * _EX2[1]
+    total += _EX2[0]
+    total *= wide
+    steps = shifted.view(S64)
+    power = _TABLE.take(steps & _255)
+    steps >>= _8
+    steps <<= _52
+    power += steps
+    power = power.view(F64)
+    total *= power
+    total += power
     y = total.astype(F32)
     if ftz:
         small = x < _LEAST
