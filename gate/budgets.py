@@ -70,7 +70,8 @@ def _memory(job: Job, device: Device, kernel: Runs, found: dict[str, Any]) -> Br
 
 
 def _resources(job: Job, device: Device, kernel: Runs, found: dict[str, Any]) -> Breach | None:
-    if job.resources is None:
+    if job.resources is None or not device.compiled:
+        # an empty problem launches nothing and takes nothing
         return None
     measured = device.resources()
     if "tmem_columns" in job.resources and device.emulated:

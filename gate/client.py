@@ -53,11 +53,7 @@ class Worker:
     def start(self, job: Job) -> None:
         """Begin a case. A worker that is gone is noticed by the next `read`."""
         self.running[job.label] = job
-        self._send({"do": "case", "job": vars(job)})
-
-    def kill(self, job: Job) -> None:
-        """End a case that runs."""
-        self._send({"do": "kill", "id": job.label})
+        self._send(vars(job))
 
     def read(self) -> list[dict[str, Any]]:
         """What it has reported; blocks until there is something.

@@ -19,15 +19,6 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max}
 
 
-def names(text: str) -> set[str]:
-    """The fields that the formula asks for.
-
-    Raises:
-        ValueError: if `text` is not arithmetic (`+ - * / // %`, parentheses, `min`, `max`, numbers and names).
-    """
-    return {node.id for node in ast.walk(_parse(text)) if isinstance(node, ast.Name)} - set(_FUNCTIONS)
-
-
 def evaluate(text: str, fields: Mapping[str, Any]) -> float:
     """The value of the formula, `fields` giving its names.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from gate.result import case_id
@@ -50,12 +49,3 @@ class Job:
     def key(self) -> tuple[str, str, int, str, str]:
         """What makes two results results of the same case."""
         return (self.gate, self.case, self.seed, self.arch, self.on)
-
-    def to_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self), ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Job:
-        """The inverse of `to_json`, from the decoded object."""
-        return cls(**data)

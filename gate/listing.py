@@ -15,6 +15,7 @@ from gate.machine import gpus, resolve
 from gate.select import JobFactory, gate_names
 from gate.table import seconds
 
+_MOST_BLIND = 2
 _STATES = {"pass": "green", "fail": "red", "partial": "yellow", "never": "dim"}
 
 
@@ -76,13 +77,14 @@ def _entries(gates: Gates, factory: JobFactory, ledger: Ledger, name: str) -> li
 def _details(entry: Entry) -> list[str]:
     if entry.state == "never":
         return [entry.arch]
-    blind = "; ".join(f"{case} ({', '.join(names)})" for case, names in entry.blind.items())
+    blind = ", ".join(list(entry.blind)[:_MOST_BLIND])
+    more = len(entry.blind) - _MOST_BLIND
     return [
         entry.evidence,
         f"{entry.passed}/{entry.wanted}",
         seconds(entry.seconds),
         ago(entry.ended),
-        f"blind: {blind}" if blind else "",
+        f"blind: {blind}{f' and {more} more' if more > 0 else ''}" if blind else "",
     ]
 
 

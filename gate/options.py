@@ -72,6 +72,12 @@ def _build() -> _Parser:
     )
     select.add_argument("--seed", type=_natural, metavar="N", help="only this seed")
 
+    _how(parser)
+    _output(parser)
+    return parser
+
+
+def _how(parser: _Parser) -> None:
     how = parser.add_argument_group("how to run")
     how.add_argument(
         "--on",
@@ -96,6 +102,8 @@ def _build() -> _Parser:
         "--debug", choices=["shapes", "ptx"], help="print shapes at trace time, or keep the PTX of every kernel"
     )
 
+
+def _output(parser: _Parser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("-q", dest="quiet", action="store_true", help="one line per gate")
     output.add_argument("-v", dest="verbose", action="store_true", help="the metrics of every output of every case")
@@ -111,7 +119,6 @@ def _build() -> _Parser:
     )
     output.add_argument("--junit", metavar="FILE", help="also write JUnit XML to FILE")
     output.add_argument("--report", metavar="DIR", help="folder of the report (default: build/gates/<time>-<commit>)")
-    return parser
 
 
 def _natural(text: str) -> int:

@@ -116,7 +116,7 @@ class CaseResult(_Model):
             (status in ("skipped", "blocked"), self.reason is not None, "needs a reason"),
             (
                 status in ("skipped", "blocked"),
-                not self.outputs and self.step in (None, "select"),
+                not self.outputs and self.step is None,
                 "has no outputs and no step",
             ),
             (

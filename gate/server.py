@@ -2,9 +2,9 @@
 
     python -m gate.server ROOT ON          ON: emulated, cuda or oracle
 
-It reads lines of JSON from standard input (`{"do": "case", "job": …}` and `{"do": "kill", "id": …}`) and writes lines
-of JSON to its standard output: `ready`, then per case `step` and one `result` or `died`. End of input ends it: it kills
-what still runs. A case that outlives its time limit gets its Python stack written to its log and is killed.
+It reads jobs as lines of JSON from standard input and writes lines of JSON to its standard output: `ready`, then per
+case `step` and one `result` or `died`. End of input ends it: it kills what still runs. A case that outlives its time
+limit gets its Python stack written to its log and is killed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import selectors
 import signal
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,15 +51,15 @@ def main(argv: list[str]) -> int:
     sys.path.insert(0, str(root))
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    error = _warm_up(on)
+    _warm_up(on)
     server = _Server(root, out)
-    server.send({"event": "ready", "error": error})
+    server.send({"event": "ready"})
     server.serve()
     return 0
 
 
-def _warm_up(on: str) -> str | None:
-    """Import what every case needs. What cannot be imported is said by the cases, not here."""
+def _warm_up(on: str) -> None:
+    """Import what every case needs. What cannot be imported is said by the cases; here it only goes to the log."""
     import torch
 
     torch.set_num_threads(1)
@@ -66,15 +67,16 @@ def _warm_up(on: str) -> str | None:
 
     if on != "emulated":
         # CUDA does not survive a fork once it is initialised, so nothing may touch it here.
-        return None
+        return
     try:
         import backends
 
         backends.get("emulated", arch="sm_100a")
         import cutlass.cute  # noqa: F401
-    except Exception as failure:
-        return f"{type(failure).__name__}: {failure}"
-    return None
+
+        from emulator import run  # noqa: F401
+    except Exception:
+        traceback.print_exc()
 
 
 class _Server:
@@ -96,7 +98,7 @@ class _Server:
             while self.open:
                 for key, _ in self.selector.select(self._patience()):
                     if key.fd == 0:
-                        self._read_commands()
+                        self._read_jobs()
                     else:
                         self._read_child(self.children[key.fd])
                 self._check_time()
@@ -108,20 +110,14 @@ class _Server:
         moments = [c.stack_asked + _STACK_SECONDS if c.stack_asked else c.deadline for c in self.children.values()]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
-    def _read_commands(self) -> None:
+    def _read_jobs(self) -> None:
         data = os.read(0, 1 << 16)
         if not data:
             self.open = False
             return
         *lines, self.input = (self.input + data).split(b"\n")
         for line in lines:
-            command = json.loads(line)
-            if command["do"] == "case":
-                self._start(Job.from_json(command["job"]))
-            else:
-                for child in self.children.values():
-                    if child.job.label == command["id"]:
-                        _kill(child.pid)
+            self._start(Job(**json.loads(line)))
 
     def _start(self, job: Job) -> None:
         read, write = os.pipe()
@@ -217,8 +213,6 @@ def _child(job: Job, root: Path, pipe: int) -> None:
         sys.stdout.flush()
         code = 0
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         sys.stderr.flush()
     finally:

@@ -53,7 +53,6 @@ Rejection = Literal[
 ]
 
 Step = Literal[
-    "select",
     "import",
     "inputs",
     "compile",
@@ -64,10 +63,8 @@ Step = Literal[
     "repeat",
     "counts",
     "variants",
-    "falsify",
 ]
 
-STATUSES: tuple[str, ...] = get_args(Status)
 REJECTIONS: tuple[str, ...] = get_args(Rejection)
 NOT_RUN = frozenset({"blocked", "skipped"})
 GREEN = frozenset({"pass", "xfail"})

@@ -27,8 +27,9 @@ def render(result: Result, gates: Gates, ledger: Ledger) -> str:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.globals.update(number=table.number, seconds=table.seconds, count=table.count)
+    environment.globals.update(seconds=table.seconds, count=table.count)
     environment.filters["short_case"] = short_case
+    environment.filters["by_status"] = _by_status
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         result=result,
@@ -100,22 +101,48 @@ def _gate(gate: GateResult, result: Result, ledger: Ledger) -> dict[str, Any]:
 
 
 def _rows(case: CaseResult) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "out": out,
-            "limits": ", ".join(table.limit(key, value) for key, value in out.allowed.items()),
-        }
-        for name, out in case.outputs.items()
-    ]
+    """One row per output: its metrics, each beside what is allowed."""
+    rows = []
+    for name, out in case.outputs.items():
+        cells = [
+            _cell(
+                table.number(out.diff), table.number(table.allowed_diff(out)), {"diff", "vs_torch"} & set(out.failed)
+            ),
+            _cell(_cosine(out.cos), f"{out.allowed['cos']:g}" if "cos" in out.allowed else "-", "cos" in out.failed),
+            _cell(table.number(out.rel_rms), table.number(out.allowed.get("rel_rms")), "rel_rms" in out.failed),
+            _cell(table.number(out.max_abs), table.number(out.allowed.get("max_abs")), "max_abs" in out.failed),
+        ]
+        if "exact" in out.allowed:
+            cells[-1] = _cell(f"{out.unequal} unequal", "0", "exact" in out.failed)
+        rows.append({"name": name, "against": out.against, "cells": cells, "torch": table.number(out.torch)})
+    return rows
+
+
+def _cell(text: str, allowed: str, failed: object) -> dict[str, Any]:
+    return {"text": text, "allowed": "" if allowed == "-" else allowed, "failed": bool(failed)}
+
+
+def _cosine(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6f}"
+
+
+def _by_status(other: dict[str, str]) -> str:
+    """`hang on a, b; timeout on c`."""
+    found: dict[str, list[str]] = {}
+    for case, status in other.items():
+        found.setdefault(status, []).append(short_case(case))
+    return "; ".join(f"{status} on {', '.join(dict.fromkeys(cases))}" for status, cases in found.items())
 
 
 def _costs(result: Result) -> list[dict[str, Any]]:
-    """Cases that have a cost, each with its instructions by warp as shares."""
+    """Cases that have a cost at their first seed, each with its instructions by warp as shares."""
     costs = []
+    seen: set[tuple[str, str, str]] = set()
     for case in result.cases:
-        if case.mutant is not None or not case.cost:
+        key = (case.gate, case.case, case.arch)
+        if case.mutant is not None or not case.cost or key in seen:
             continue
+        seen.add(key)
         by_warp = case.cost.get("by_warp", {})
         total = sum(by_warp.values()) or 1
         shares = [(warp, n, 100 * n / total) for warp, n in sorted(by_warp.items(), key=lambda item: int(item[0]))]

@@ -48,6 +48,7 @@ class Device:
 
     def __init__(self, **measured):
         self.measured = measured
+        self.compiled = {"key": "kernel"} if measured else {}
         self.backend = SimpleNamespace(device=torch.device("cpu"), listeners=[])
 
     def resources(self):
@@ -113,6 +114,11 @@ def test_resources_are_upper_bounds_and_unknown_ones_are_noted():
     device.emulated = False
     breach, found, _ = check(job(resources=limits | {"tmem_columns": 512}), device=device)
     assert breach is None and found["notes"] == ["resources.tmem_columns: not measured on emulated sm_100a"]
+
+
+def test_without_a_kernel_there_is_nothing_to_bound():
+    breach, found, kernel = check(job(resources={"registers": 1, "tmem_columns": 0}), device=Device())
+    assert breach is None and "notes" not in found and kernel.calls == 0
 
 
 def test_tensor_memory_is_watched_in_a_run_of_its_own():

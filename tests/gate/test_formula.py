@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gate.formula import evaluate, names
+from gate.formula import evaluate
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,6 @@ from gate.formula import evaluate, names
 )
 def test_value(text, value):
     assert evaluate(text, {"m": 4, "n": 6}) == value
-
-
-def test_names_are_the_fields_asked_for():
-    assert names("max(m, n) * k + m") == {"m", "n", "k"}
 
 
 @pytest.mark.parametrize(

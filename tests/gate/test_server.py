@@ -130,6 +130,15 @@ def test_backend_that_cannot_be_made_is_said_by_every_case(project):
     )
 
 
+def test_missing_dsl_is_said_in_one_line_and_the_oracle_still_works(project):
+    (project.root / "cutlass" / "__init__.py").write_text("raise ModuleNotFoundError('no cutlass', name='cutlass')\n")
+    project.edit("kernels/scale.py", "import torch\n", "import cutlass\nimport torch\n")
+    done = project.run("-k", "m32-s0")
+    assert done.code == 1 and done.case("m32")["status"] == "compile_error"
+    text = "kernels need nvidia-cutlass-dsl (pip install -e .); --oracle-only works without it"
+    assert done.case("m32")["message"] == text
+
+
 def test_worker_that_cannot_start_ends_the_run(project):
     (project.root / "torch.py").write_text("raise ImportError('no torch here')\n")
     done = project.run()

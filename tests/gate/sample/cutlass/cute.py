@@ -1,0 +1,1 @@
+"""Imported by the worker to be warm."""
