@@ -6,14 +6,16 @@ cutlass, and nothing here asks for a GPU before a backend for one is asked for.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from backends.base import ARCHES, Backend, Compiled, Counters, NoDevice, Resources
 
 if TYPE_CHECKING:
     from backends.common import CommonBackend
+    from backends.emulation import EmulatedBackend
 
-__all__ = ["ARCHES", "NAMES", "Backend", "Compiled", "Counters", "NoDevice", "Resources", "get"]
+__all__ = ["ARCHES", "NAMES", "Backend", "Compiled", "Counters", "NoDevice", "Resources", "emulated", "get"]
 
 NAMES = ("auto", "emulated", "cuda")
 
@@ -36,6 +38,17 @@ def get(name: str = "auto", arch: str = "sm_100a", **settings: Any) -> CommonBac
 
     if name == "cuda" or (name == "auto" and gpu_arch() == arch):
         return CudaBackend(arch, **settings)
-    from backends.emulated import EmulatedBackend
+    from backends.emulation import EmulatedBackend
 
     return EmulatedBackend(arch, **settings)
+
+
+def emulated(arch: str = "sm_100a", **settings: Any) -> AbstractContextManager[EmulatedBackend]:
+    """A context in which CuTe DSL code for a GPU of `arch` runs on the emulator, on CPU tensors, as it stands.
+
+    settings: policy, seed, arithmetic, listeners, watchdog, multiprocessors, torch_cuda; see
+    `backends.context.emulated` and docs/emulated.md.
+    """
+    from backends.context import emulated as context
+
+    return context(arch, **settings)

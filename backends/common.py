@@ -17,7 +17,7 @@ from backends.base import ARCHES, Compiled, Counters
 from backends.cache import Cache, Memory
 
 # Changes with what an entry holds or how it is made.
-FORMAT = 1
+FORMAT = 2
 
 
 class CommonBackend(ABC):

@@ -31,12 +31,12 @@ _DEVICE_TYPE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}
 # Bytes that CPU memory is aligned to when a backend allocates it: kernels may ask for 128.
 ALIGN = 256
 
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype = ctypes.c_void_p
-_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_name = ctypes.pythonapi.PyCapsule_GetName
-_name.restype = ctypes.c_char_p
-_name.argtypes = [ctypes.py_object]
+capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+capsule_pointer.restype = ctypes.c_void_p
+capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+capsule_name = ctypes.pythonapi.PyCapsule_GetName
+capsule_name.restype = ctypes.c_char_p
+capsule_name.argtypes = [ctypes.py_object]
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class OnDevice:
 
     def __dlpack__(self, stream: int | None = None, **_: Any) -> Any:
         capsule = self._tensor.__dlpack__()
-        kind = _name(capsule)
-        ctypes.c_int.from_address(_pointer(capsule, kind) + _DEVICE_TYPE_AT[kind]).value = KDL_CUDA
+        kind = capsule_name(capsule)
+        ctypes.c_int.from_address(capsule_pointer(capsule, kind) + _DEVICE_TYPE_AT[kind]).value = KDL_CUDA
         return capsule
 
 

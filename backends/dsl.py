@@ -11,7 +11,6 @@ environment.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import tempfile
@@ -23,36 +22,59 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Resources
+from backends.patches import Patches
 
 OBJECT, PTX, PTXAS = "kernel.o", "kernel.ptx", "ptxas.json"
 _PREFIX = "workbench"
+# The runtime library's functions, and what the stand-in puts before their names.
+_RUNTIME_FUNCTION = re.compile(r"_cuda[A-Z]|_cu[A-Z]|cuda_dialect_|CuteDSLRT_")
+_STAND_IN = "emulated_"
 _lock = threading.RLock()
 
 
 @contextmanager
 def settings(arch: str, library: Path | None) -> Iterator[Any]:
-    """The DSL's settings for one call: architecture, and the runtime library that host code is linked to (None: its
-    own)."""
+    """The DSL's settings for one call: architecture, and the stand-in library that host code is linked to (None: the
+    DSL's own)."""
     from cutlass.cutlass_dsl import CuTeDSL
 
     dsl = CuTeDSL._get_dsl()
-    manager = dsl.envar
-    wanted = {"_arch": arch, "disable_file_caching": True} | ({"shared_libs": str(library)} if library else {})
-    with _lock:
-        before = {name: getattr(manager, name) for name in wanted}
-        environment = os.environ.get("CUTE_DSL_ARCH")
-        os.environ["CUTE_DSL_ARCH"] = arch  # some helpers of the DSL read it themselves
-        for name, value in wanted.items():
-            setattr(manager, name, value)
-        try:
-            yield dsl
-        finally:
-            for name, value in before.items():
-                setattr(manager, name, value)
-            if environment is None:
-                del os.environ["CUTE_DSL_ARCH"]
-            else:
-                os.environ["CUTE_DSL_ARCH"] = environment
+    with _lock, Patches() as patches:
+        # Some helpers of the DSL read the variable themselves.
+        patches.environment("CUTE_DSL_ARCH", arch)
+        patches.set(dsl.envar, "_arch", arch)
+        patches.set(dsl.envar, "disable_file_caching", True)
+        if library:
+            patches.set(dsl.envar, "shared_libs", str(library))
+            call_stand_in(patches)
+        yield dsl
+
+
+def call_stand_in(patches: Patches) -> None:
+    """Have host code that is compiled from now on call the stand-in's functions."""
+    from cutlass.base_dsl.compiler import Compiler
+
+    def compile(compiler: Any, *args: Any, **named: Any) -> Any:
+        module = before(compiler, *args, **named)
+        _rename_runtime_functions(module)
+        return module
+
+    before = patches.set(Compiler, "compile", compile)
+
+
+def _rename_runtime_functions(module: Any) -> None:
+    """Put the stand-in's prefix before every runtime function that a compiled module declares."""
+    from cutlass._mlir import ir as bindings
+
+    ir: Any = bindings
+    with module.context:
+        for operation in list(module.body.operations):
+            if operation.operation.name != "llvm.func" or len(operation.operation.regions[0].blocks):
+                continue
+            name = ir.StringAttr(operation.operation.attributes["sym_name"]).value
+            if _RUNTIME_FUNCTION.match(name):
+                ir.SymbolTable.replace_all_symbol_uses(name, _STAND_IN + name, module.operation)
+                ir.SymbolTable.set_symbol_name(operation, _STAND_IN + name)
 
 
 def build(kernel: Any, args: tuple[Any, ...], options: str, arch: str, library: Path | None, folder: Path) -> None:

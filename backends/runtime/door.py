@@ -107,7 +107,10 @@ class Door:
         name = symbol.decode()
         try:
             if state is None:
-                raise UnsupportedCall(f"{name} was called outside Backend.compile and Backend.launch")
+                raise UnsupportedCall(
+                    f"{name} was called outside Backend.compile, Backend.launch and emulated(): what is compiled for "
+                    f"the emulator runs only there"
+                )
             call: Callable[..., None] | None = CALLS.get(name)
             if call is None:
                 raise UnsupportedCall(f"{name} is not supported by the emulated driver")
@@ -171,13 +174,15 @@ class _State:
     error: BaseException | None
 
 
-_doors: dict[Path, Door] = {}
+_doors: dict[str, Door] = {}
 _doors_lock = threading.Lock()
 
 
 def door(library: Path) -> Door:
-    """The one door of a library file in this process."""
+    """The one door of this library in this process. Of equal libraries in several places the first one is used: its
+    exports hide those of the others."""
     with _doors_lock:
-        if library not in _doors:
-            _doors[library] = Door(library)
-        return _doors[library]
+        digest = library.parent.name
+        if digest not in _doors:
+            _doors[digest] = Door(library)
+        return _doors[digest]

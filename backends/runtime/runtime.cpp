@@ -1,8 +1,10 @@
 // Stand-in for libcute_dsl_runtime.so: the library that host code compiled by CuTe DSL calls instead of CUDA.
 //
-// Each exported name hands its arguments, as 64-bit words, to one callback (the door), which is Python; nothing is
-// decided here. Under the System V calling convention integers and pointers of every width travel in such words, so a
-// function is known by its arity alone. The upper half of a 32-bit argument is undefined: the door masks it.
+// Each function hands its arguments, as 64-bit words, to one callback (the door), which is Python; nothing is decided
+// here. It is exported as emulated_<name>, and host code for the emulator is compiled to call that: libraries that host
+// code is linked to are visible to the whole process, and of two that export one name the first to be loaded wins.
+// Under the System V calling convention integers and pointers of every width travel in such words, so a function is
+// known by its arity alone. The upper half of a 32-bit argument is undefined: the door masks it.
 // The door returns a cudaError_t. A failed call never returns 0: without a door it is cudaErrorNotSupported.
 
 #include <cstdint>
@@ -44,19 +46,21 @@ void standin_set_error(const char* kind, const char* message) {
   t_message = message;
 }
 
-#define CALL0(name) int name() { return call(#name); }
-#define CALL1(name) int name(Word a) { return call(#name, a); }
-#define CALL2(name) int name(Word a, Word b) { return call(#name, a, b); }
-#define CALL3(name) int name(Word a, Word b, Word c) { return call(#name, a, b, c); }
-#define CALL4(name) int name(Word a, Word b, Word c, Word d) { return call(#name, a, b, c, d); }
-#define CALL5(name) int name(Word a, Word b, Word c, Word d, Word e) { return call(#name, a, b, c, d, e); }
-#define CALL8(name)                                                                   \
-  int name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h) {          \
-    return call(#name, a, b, c, d, e, f, g, h);                                       \
+#define EXPORT(name) emulated_##name
+#define CALL0(name) int EXPORT(name)() { return call(#name); }
+#define CALL1(name) int EXPORT(name)(Word a) { return call(#name, a); }
+#define CALL2(name) int EXPORT(name)(Word a, Word b) { return call(#name, a, b); }
+#define CALL3(name) int EXPORT(name)(Word a, Word b, Word c) { return call(#name, a, b, c); }
+#define CALL4(name) int EXPORT(name)(Word a, Word b, Word c, Word d) { return call(#name, a, b, c, d); }
+#define CALL5(name) int EXPORT(name)(Word a, Word b, Word c, Word d, Word e) { return call(#name, a, b, c, d, e); }
+#define CALL8(name)                                                                                          \
+  int EXPORT(name)(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h) {                         \
+    return call(#name, a, b, c, d, e, f, g, h);                                                              \
   }
-#define CALL12(name)                                                                  \
-  int name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k, Word l) { \
-    return call(#name, a, b, c, d, e, f, g, h, i, j, k, l);                           \
+#define CALL12(name)                                                                                         \
+  int EXPORT(name)(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k,   \
+                   Word l) {                                                                                 \
+    return call(#name, a, b, c, d, e, f, g, h, i, j, k, l);                                                  \
   }
 
 // Libraries and kernels
@@ -74,8 +78,8 @@ CALL4(_cudaOccupancyMaxActiveBlocksPerMultiprocessor)
 
 // Launches
 CALL3(_cudaLaunchKernelEx)
-int _cudaLaunchKernel(Word kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                      Word arguments, Word shared_bytes, Word stream) {
+int EXPORT(_cudaLaunchKernel)(Word kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                              Word arguments, Word shared_bytes, Word stream) {
   return call("_cudaLaunchKernel", kernel, gx, gy, gz, bx, by, bz, arguments, shared_bytes, stream);
 }
 CALL12(_cuTensorMapEncodeTiled)
@@ -107,28 +111,29 @@ CALL0(CuteDSLRT_NvJaxCutlassCallPrepare_v2) CALL0(CuteDSLRT_NvJaxCutlassCallStat
 CALL0(CuteDSLRT_NvJaxCutlassCallStateTypeInfo_v2)
 
 // Errors. The TVM-FFI host code passes its own setter: what it sets becomes the exception of the call.
-const char* CuteDSLRT_GetErrorName(int) { return t_kind.c_str(); }
-const char* CuteDSLRT_GetErrorString(int) { return t_message.c_str(); }
-const char* cuda_dialect_get_error_name(int) { return t_kind.c_str(); }
-void CuteDSLRT_TVMFFISetRaisedCudaError(SetRaised set_raised, int) {
+const char* EXPORT(CuteDSLRT_GetErrorName)(int) { return t_kind.c_str(); }
+const char* EXPORT(CuteDSLRT_GetErrorString)(int) { return t_message.c_str(); }
+const char* EXPORT(cuda_dialect_get_error_name)(int) { return t_kind.c_str(); }
+void EXPORT(CuteDSLRT_TVMFFISetRaisedCudaError)(SetRaised set_raised, int) {
   const char* parts[] = {t_message.c_str()};
   if (set_raised) set_raised(t_kind.c_str(), parts, 1);
 }
-void CuteDSLRT_TVMFFISetRaisedCudaLaunchError(SetRaised set_raised, int code) {
-  CuteDSLRT_TVMFFISetRaisedCudaError(set_raised, code);
+void EXPORT(CuteDSLRT_TVMFFISetRaisedCudaLaunchError)(SetRaised set_raised, int code) {
+  EXPORT(CuteDSLRT_TVMFFISetRaisedCudaError)(set_raised, code);
 }
 
 // Checks of host code that has no way to return an error: the door keeps the reason, the backend raises it afterwards.
-void cuda_dialect_assert_success(int code) {
+void EXPORT(cuda_dialect_assert_success)(int code) {
   if (code) call("cuda_dialect_assert_success", code);
 }
-void cuda_dialect_print_on_error(int code) {
+void EXPORT(cuda_dialect_print_on_error)(int code) {
   if (code) std::fprintf(stderr, "%s: %s\n", t_kind.c_str(), t_message.c_str());
 }
 
 // Loads a library at its first use; `init` loads the image, `load` resolves its kernels. No lock: the door needs the
 // interpreter, so a thread that held one could wait for another that waits for the lock. The first to publish wins.
-int cuda_dialect_init_library_once(void** library, int (*init)(void**), int (*load)(void**, int), SetError set_error) {
+int EXPORT(cuda_dialect_init_library_once)(void** library, int (*init)(void**), int (*load)(void**, int),
+                                           SetError set_error) {
   if (__atomic_load_n(library, __ATOMIC_ACQUIRE)) return 0;
   void* loaded = nullptr;
   int code = init(&loaded);
@@ -141,7 +146,7 @@ int cuda_dialect_init_library_once(void** library, int (*init)(void**), int (*lo
   __atomic_compare_exchange_n(library, &expected, loaded, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return 0;
 }
-void cuda_dialect_unload_library_once(void** library) {
+void EXPORT(cuda_dialect_unload_library_once)(void** library) {
   void* loaded = __atomic_exchange_n(library, nullptr, __ATOMIC_ACQ_REL);
   if (loaded) call("_cudaLibraryUnload", reinterpret_cast<Word>(loaded));
 }

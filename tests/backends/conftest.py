@@ -12,7 +12,7 @@ import pytest
 
 import backends
 from backends.cache import Cache
-from backends.emulated import EmulatedBackend
+from backends.emulation import EmulatedBackend
 
 
 class Recorder:

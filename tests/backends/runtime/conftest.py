@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,16 @@ def opened(library_root: Path) -> Door:
     return door(build(library_root / "runtime"))
 
 
+class Exports:
+    """The stand-in's functions under the names of those that they stand in for."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+
+    def __getattr__(self, name: str) -> Any:
+        return self._library["emulated_" + name]
+
+
 @pytest.fixture
-def dll(opened: Door) -> ctypes.CDLL:
-    return ctypes.CDLL(str(opened.library))
+def dll(opened: Door) -> Exports:
+    return Exports(opened.library)

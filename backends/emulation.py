@@ -4,6 +4,7 @@ library."""
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from backends.runtime.door import UnknownImage, door
 
 # Few multiprocessors make the loops of persistent kernels turn on small problems.
 MULTIPROCESSORS = 4
+# NVIDIA's published sizes of the second-level cache.
+_L2_BYTES = {"sm_90a": 50 << 20, "sm_100a": 126 << 20}
 # CUtensorMapSwizzle 3 to 6 are the 128-byte swizzle with these atomicities: 16B, 32B, 32B with 8-byte flip, 64B.
 _ATOMICITIES = (0, 1, 2, 3)
 
@@ -55,7 +58,8 @@ class EmulatedBackend(CommonBackend):
         multiprocessors: int = MULTIPROCESSORS,
     ) -> None:
         super().__init__(arch, cache)
-        self.library = build(self.cache.root / "runtime")
+        self._door = door(build(self.cache.root / "runtime"))
+        self.library = self._door.library
         self.policy = policy
         self.seed = seed
         self.arithmetic = arithmetic
@@ -65,9 +69,9 @@ class EmulatedBackend(CommonBackend):
         self._multiprocessors = multiprocessors
         self._run = run
         self._parse = parse
-        self._door = door(self.library)
         self._modules: dict[str, Any] = {}
         self._launching = threading.local()
+        self._recorded: list[Callable[[], None]] | None = None
 
     @property
     def evidence(self) -> str:
@@ -83,6 +87,11 @@ class EmulatedBackend(CommonBackend):
     def multiprocessors(self) -> int:
         """How many multiprocessors host code and persistent kernels are told of."""
         return self._multiprocessors
+
+    @property
+    def l2_bytes(self) -> int:
+        """The size of the second-level cache that host code is told of."""
+        return _L2_BYTES[self.arch]
 
     def stream(self) -> Any:
         """The default stream; launches are synchronous."""
@@ -115,19 +124,36 @@ class EmulatedBackend(CommonBackend):
         reached = [dlpack.region(t, name) for name, t in (touches or {}).items()]
         for region in dlpack.regions(presented) + reached:
             memory.register(region.address, region.nbytes, region.name, region.writable, region.shape, region.dtype)
+        with self.serving(lambda: memory, compiled.ptx):
+            compiled.function(*given)
+
+    @contextmanager
+    def serving(self, memory: Callable[[], Any], ptx: str | None = None) -> Iterator[None]:
+        """Answer the calls that compiled host code makes inside. `memory` gives the emulator's GlobalMemory of a
+        launch when one happens; images that are loaded inside were assembled from `ptx`."""
+        before = getattr(self._launching, "memory", None)
         self.last_launches = []
         self._launching.memory = memory
         try:
-            with self._door.serve(self, compiled.ptx):
-                compiled.function(*given)
+            with self._door.serve(self, ptx):
+                yield
         finally:
-            self._launching.memory = None
+            self._launching.memory = before
 
     def _load(self, folder: Path, options: str) -> Any:
         ptx = (folder / dsl.PTX).read_text()
         # Host code asks for a kernel's static shared memory while it loads: its PTX must be known by then.
         with self._door.serve(self, ptx):
             return dsl.load(folder, options, self.arch, self.library)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Callable[[], None]]]:
+        """Launches inside are not run but listed, as a CUDA graph captures them; call one to run it."""
+        before, self._recorded = self._recorded, []
+        try:
+            yield self._recorded
+        finally:
+            self._recorded = before
 
     # What the door asks of its host.
 
@@ -136,6 +162,17 @@ class EmulatedBackend(CommonBackend):
         function = self._function(ptx, image, entry)
         pointers = (ctypes.c_void_p * len(function.parameters)).from_address(arguments) if function.parameters else ()
         parameters = [ctypes.string_at(at, p.nbytes) for at, p in zip(pointers, function.parameters, strict=True)]
+        memory = self._launching.memory
+
+        def launch() -> None:
+            self._emulate(image, entry, shape, parameters, memory())
+
+        if self._recorded is None:
+            launch()
+        else:
+            self._recorded.append(launch)
+
+    def _emulate(self, image: str, entry: str, shape: abi.Shape, parameters: list[bytes], memory: Any) -> None:
         for counters in self._counters:
             counters.kernels.append(entry)
         run = self._run or _emulator_run()
@@ -145,13 +182,15 @@ class EmulatedBackend(CommonBackend):
             shape.grid,
             shape.block,
             parameters,
-            self._launching.memory,
+            memory,
             cluster=shape.cluster,
             shared_bytes=shape.shared_bytes,
             multiprocessors=self.multiprocessors,
             **self._settings(),
         )
         self.last_launches.append(launch)
+        # What the kernel printed, at the end of the launch as on a GPU.
+        sys.stdout.write(getattr(launch, "output", ""))
 
     def static_shared(self, ptx: str, image: str, entry: str) -> int:
         """Bytes of the shared variables of an entry and its module, each at its alignment."""

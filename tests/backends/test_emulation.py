@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import backends
-from backends.emulated import EmulatedBackend
+from backends.emulation import EmulatedBackend
 from backends.runtime.door import UnknownImage
 from tests.backends.sample_kernels import AddScaled, Hidden, TmaAdd
 
