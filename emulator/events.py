@@ -80,7 +80,8 @@ class Synchronise:
 
 @dataclass(frozen=True)
 class AsyncBegin:
-    """An asynchronous operation is issued: `operation` is its number in the launch, `unit` is tma, tensor or bulk."""
+    """An asynchronous operation is issued: `operation` is its number in the launch, `unit` is tma, tensor,
+    wgmma or bulk."""
 
     who: WarpId
     operation: int

@@ -1,8 +1,8 @@
-"""Constants of ex2 and lg2. Both engines evaluate them by the same float64 operations in the same order, each rounded by
-itself, so that their results are equal bits on every machine whatever its math library does.
+"""Constants of ex2 and lg2. Both engines evaluate them by the same float64 operations in the same order, each rounded
+by itself, so that their results are equal bits on every machine whatever its math library does.
 
 ex2: x = n + j / 256 + f with integers n, 0 <= j < 256 and |f| <= 1/512; 2^x = 2^n T[j] (1 + f P(f)), 2^-33 from exact.
-lg2: x = 2^e m with m in [sqrt(1/2), sqrt(2)); log2(m) = y Q(y^2) with y = (m - 1) / (m + 1), 2^-37 from the exact value.
+lg2: x = 2^e m with m in [sqrt(1/2), sqrt(2)); log2(m) = y Q(y^2) with y = (m - 1) / (m + 1), 2^-37 from exact.
 P and Q interpolate at Chebyshev nodes; coefficients are listed lowest first.
 """
 

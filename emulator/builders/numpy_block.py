@@ -167,6 +167,8 @@ class NumpyBlock(Sources):
 
     def read(self, reg: Reg) -> V:
         """The register's current value, of whatever type it was last written as."""
+        if reg.type == "b128":
+            raise Unsupported(f"register {reg.name} of type b128 where one of at most 64 bits is needed")
         if reg.slot not in self.environment:
             self.loaded.add(reg.slot)
             type = "pred" if reg.type == "pred" else f"u{TYPES[reg.type].bits}"
@@ -186,6 +188,8 @@ class NumpyBlock(Sources):
 
     def read128(self, reg: Reg) -> tuple[V, V]:
         """A 128-bit register as (low, high) u64 values."""
+        if reg.type != "b128":
+            raise Unsupported(f"register {reg.name} of type {reg.type} where one of 128 bits is needed")
         if reg.slot not in self.environment:
             self.loaded.add(reg.slot)
             both = self._emit(f"R[{reg.slot}]")

@@ -240,7 +240,8 @@ class NumpyBuilder(NumpyBlock):
         """Go to `targets[index]` per lane. Ends the block."""
         following = self.layout.following
         table = self._reference(np.array(targets, np.int64))
-        self.tail = [f"return w.jump({self._mask()}, m, {table}, {self._argument(index)}, {following})"]
+        call = f"w.jump({self._mask()}, m, {table}, {self._argument(index)}, {following})"
+        self.tail = [f"w.at = {self.index}", f"return {call}"]
 
     def exit(self) -> None:
         """End the executing lanes."""

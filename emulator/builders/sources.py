@@ -12,6 +12,15 @@ from emulator.ptx.types import TYPES
 
 WIDTH = {"pred": 1, "f16": 16, "f32": 32, "f64": 64} | {f"{k}{n}": n for k in "us" for n in (8, 16, 32, 64)}
 
+_AXES = "ntid ctaid nctaid cluster_ctaid cluster_nctaid clusterid nclusterid tid"
+SPECIALS = frozenset(
+    [f"{name}.{axis}" for name in _AXES.split() for axis in "xyz"]
+    + "laneid lanemask_eq lanemask_lt lanemask_le lanemask_ge lanemask_gt warpid nwarpid smid nsmid gridid".split()
+    + "cluster_ctarank cluster_nctarank is_explicit_cluster dynamic_smem_size total_smem_size aggr_smem_size".split()
+    + "clock clock64 globaltimer globaltimer_lo".split()
+)
+"""The special registers that the machine has values for."""
+
 
 class Sources:
     """Reads operands through the operations of a builder, which the subclass provides."""
@@ -33,6 +42,8 @@ class Sources:
         if isinstance(operand, Imm):
             return self._immediate(operand, type)
         if isinstance(operand, Special):
+            if operand.name not in SPECIALS:
+                raise Unsupported(f"special register %{operand.name} is not implemented")
             value = self.special(operand.name)
             return self.bits(self.resize(value, f"u{WIDTH[type]}"), type)
         if isinstance(operand, Symbol):

@@ -8,6 +8,7 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
+from emulator.isa.atomics import LEGAL, apply
 from emulator.isa.bulk import commit_group, wait_groups
 from emulator.isa.mbarrier import barrier_at
 from emulator.isa.memory import address_of, items
@@ -122,3 +123,41 @@ def _store(
             signal.complete_tx(data.size)
 
         warp.cluster.start(warp, "bulk", f"st.async to {offset:#x}", complete, None, (signal,))
+
+
+@op(
+    "red.async.relaxed.cluster[.space:shared::cluster].mbarrier::complete_tx::bytes.op:inc|dec|min|max|add|and|or|xor"
+    ".type:u32|s32|u64|b32",
+    section="9.7.13.7",
+)
+def reduce(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Atomic operation on a peer's shared memory that signals its barrier."""
+    name, type = m["op"], m["type"]
+    if type not in LEGAL[name].split() or (type == "u64" and name != "add"):
+        raise Unsupported(f"red.async {name} on {type}")
+    value = b.operand(i, 1, f"u{type[1:]}")
+    places = [address_of(b, i.operands[k], "shared") for k in (0, 2)]
+    b.effect(_reduce, *places, value, name, type)
+
+
+def _reduce(
+    warp: WarpLike,
+    mask: np.ndarray,
+    address: np.ndarray,
+    barrier: np.ndarray,
+    value: np.ndarray,
+    name: str,
+    type: str,
+) -> None:
+    for lane in np.flatnonzero(mask).tolist():
+        rank, offset = split_address(int(address[lane]))
+        if offset % value.itemsize:
+            raise IllegalInstruction(f"red.async at {offset:#x}: a multiple of {value.itemsize} is needed")
+        target = warp.cluster.ctas[rank].shared.bytes(offset, value.itemsize, "red.async").view(value.dtype)
+        _, signal = barrier_at(warp, int(barrier[lane]))
+
+        def complete(number: int, target: Any = target, x: Any = value[lane], signal: Any = signal) -> None:
+            target[0] = apply(name, type, target[0], x)
+            signal.complete_tx(target.nbytes)
+
+        warp.cluster.start(warp, "bulk", f"red.async to {offset:#x}", complete, None, (signal,))

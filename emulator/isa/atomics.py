@@ -16,8 +16,11 @@ from emulator.ptx.module import Instruction, Sink
 from emulator.ptx.types import TYPES
 from emulator.units.reductions import reduce_values
 
-_ORDER = "[.sem:relaxed|acquire|release|acq_rel][.scope:cta|cluster|gpu|sys]"
-_WHERE = f"{_ORDER}[.space:global|shared|shared::cta|shared::cluster]"
+_SEM, _SCOPE = "[.sem:relaxed|acquire|release|acq_rel]", "[.scope:cta|cluster|gpu|sys]"
+_SPACE = "[.space:global|shared|shared::cta|shared::cluster]"
+_WHERE = f"{_SEM}{_SCOPE}{_SPACE}"
+# NVVM writes the scope behind the space, and ptxas takes it.
+_TURNED = f"{_SEM}{_SPACE}{_SCOPE}"
 _INTEGER = "op:add|min|max|and|or|xor|exch|inc|dec"
 LEGAL = {
     "add": "u32 s32 u64 s64 f32 f64 f16 bf16 f16x2 bf16x2",
@@ -35,10 +38,10 @@ LEGAL = {
 _KIND = {("add", "s64"): "u64"}
 
 
-@op(
-    f"atom{_WHERE}.{_INTEGER}|cas[.noftz][.L2::cache_hint].type:b16|b32|b64|u32|u64|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64",
-    section="9.7.13.4",
-)
+_ATOM = f".{_INTEGER}|cas[.noftz][.L2::cache_hint].type:b16|b32|b64|u32|u64|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64"
+
+
+@op(f"atom{_WHERE}{_ATOM}", f"atom{_TURNED}{_ATOM}", section="9.7.13.4")
 def atom(b: Any, i: Instruction, m: Modifiers) -> None:
     """Atomic operation; the old value is the result."""
     bits = _checked(m)
@@ -49,10 +52,10 @@ def atom(b: Any, i: Instruction, m: Modifiers) -> None:
         write(b, i.operands[0], old, f"u{bits}")
 
 
-@op(
-    f"red{_WHERE}.{_INTEGER}[.noftz][.L2::cache_hint][.vec:v2|v4|v8].type:b32|b64|u32|u64|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64",
-    section="9.7.13.5",
-)
+_RED = f".{_INTEGER}[.noftz][.L2::cache_hint][.vec:v2|v4|v8].type:b32|b64|u32|u64|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64"
+
+
+@op(f"red{_WHERE}{_RED}", f"red{_TURNED}{_RED}", section="9.7.13.5")
 def red(b: Any, i: Instruction, m: Modifiers) -> None:
     """Atomic operation without a result; a vector updates consecutive elements one by one."""
     bits = _checked(m)

@@ -54,9 +54,13 @@ def _enter(warp: WarpLike, mask: np.ndarray, number: np.ndarray, count: np.ndarr
     n = _here(warp, mask, number)
     barrier = warp.cta.barrier(n)
     key = ("bar", n, mask.tobytes())
+    named = _here(warp, mask, count)
     if key in warp.arrived:
+        # A barrier of the whole CTA doesn't wait for warps that have ended, and some may have done so since.
+        if barrier.generation == warp.arrived[key] and not named and barrier.arrived >= _running(warp):
+            _complete(barrier)
         return barrier, warp.arrived[key], key
-    threads = _here(warp, mask, count) or -(-warp.cta.threads // 32) * 32
+    threads = named or -(-warp.cta.threads // 32) * 32
     if threads % 32:
         raise BarrierFault(f"barrier {n}: thread count {threads} is not a multiple of 32")
     if barrier.arrived and barrier.expected != threads:
@@ -74,10 +78,19 @@ def _enter(warp: WarpLike, mask: np.ndarray, number: np.ndarray, count: np.ndarr
         warp.bus.publish(Synchronise(warp.id, "bar.arrive", (warp.cta.rank, n), (threads,)))
     if barrier.arrived > threads:
         raise BarrierFault(f"barrier {n}: {barrier.arrived} threads arrived, {threads} expected")
-    if barrier.arrived == threads:
-        barrier.arrived = 0
-        barrier.generation += 1
+    if barrier.arrived >= (named or _running(warp)):
+        _complete(barrier)
     return barrier, generation, key
+
+
+def _running(warp: WarpLike) -> int:
+    """Threads of the CTA's warps that have not ended."""
+    return 32 * sum(not w.done for w in warp.cta.warps)
+
+
+def _complete(barrier: Any) -> None:
+    barrier.arrived = 0
+    barrier.generation += 1
 
 
 def _sync(warp: WarpLike, mask: np.ndarray, number: np.ndarray, count: np.ndarray) -> np.ndarray | None:

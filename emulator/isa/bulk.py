@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from emulator.builders.algebra import Unsupported
+from emulator.errors import IllegalInstruction
 from emulator.events import Access
-from emulator.isa.memory import address_of
+from emulator.isa.memory import address_of, shared_memory
+from emulator.isa.operands import immediate
 from emulator.isa.table import Modifiers, op
 from emulator.isa.warplike import WarpLike
 from emulator.memory.shared import split_address
@@ -84,6 +87,12 @@ def store(b: Any, i: Instruction, m: Modifiers) -> None:
     _issue_store(b, i, unit.store, ())
 
 
+@op("cp.async.bulk.global.shared::cta.bulk_group[.L2::cache_hint].cp_mask", section="9.7.9.25.4.1")
+def store_some(b: Any, i: Instruction, m: Modifiers) -> None:
+    """The same for those bytes of every 16 that a mask chooses."""
+    _issue_store(b, i, unit.store_some, (), b.operand(i, len(i.operands) - 1, "u16"))
+
+
 @op(
     "cp.reduce.async.bulk.global.shared::cta.bulk_group[.L2::cache_hint].op:add|min|max|and|or|xor|inc|dec[.noftz]"
     ".type:u32|s32|u64|s64|b32|b64|f16|bf16|f32|f64",
@@ -94,9 +103,9 @@ def reduce(b: Any, i: Instruction, m: Modifiers) -> None:
     _issue_store(b, i, unit.reduce, (m["op"], m["type"]))
 
 
-def _issue_store(b: Any, i: Instruction, write: Callable[..., None], more: tuple[str, ...]) -> None:
+def _issue_store(b: Any, i: Instruction, write: Callable[..., None], more: tuple[str, ...], chosen: Any = None) -> None:
     target, source = address_of(b, i.operands[0], "global"), address_of(b, i.operands[1], "shared")
-    b.effect(_store, target, source, b.operand(i, 2, "u32"), write, more)
+    b.effect(_store, target, source, b.operand(i, 2, "u32"), write, more, chosen)
 
 
 def _store(
@@ -106,16 +115,19 @@ def _store(
     source: np.ndarray,
     size: np.ndarray,
     write: Callable[..., None],
-    more: tuple[str, ...],
+    more: tuple[Any, ...],
+    chosen: np.ndarray | None,
 ) -> None:
     for lane in np.flatnonzero(mask).tolist():
         rank, offset = split_address(int(source[lane]))
-        shared, n, target = warp.cluster.ctas[rank].shared, int(size[lane]), int(destination[lane])
+        n = int(size[lane])
+        place = (warp.cluster.ctas[rank].shared, offset, warp.memory, int(destination[lane]), n)
+        rest = more if chosen is None else (int(chosen[lane]),)
 
-        def complete(number: int, shared: Any = shared, offset: int = offset, n: int = n, target: int = target) -> None:
+        def complete(number: int, place: Any = place, rest: Any = rest) -> None:
             if warp.bus.on:
-                warp.bus.publish(Access(warp.id, "shared", "read", "async", np.array([offset]), n, 0, number))
-            write(shared, offset, warp.memory, target, n, *more)
+                warp.bus.publish(Access(warp.id, "shared", "read", "async", np.array([place[1]]), place[4], 0, number))
+            write(*place, *rest)
 
         operation = warp.cluster.start(warp, "bulk", f"bulk store of {n} bytes from {offset:#x}", complete)
         warp.async_groups.open["bulk"].append(operation)
@@ -143,3 +155,24 @@ def wait_groups(warp: WarpLike, mask: np.ndarray, kind: str, allowed: np.ndarray
     for operation in warp.async_groups.pending(kind, int(allowed[int(mask.argmax())])):
         if not operation.done:
             warp.cluster.in_flight.complete_through(operation)
+
+
+@op("st.bulk[.weak][.space:shared|shared::cta]", section="9.7.9.13")
+def fill(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Zero bytes of shared memory."""
+    if immediate(i.operands[2]) != 0:
+        raise Unsupported(f"initial value {i.operands[2]}; the only one is 0")
+    b.effect(_fill, address_of(b, i.operands[0], m["space"]), b.operand(i, 1, "u64"))
+
+
+def _fill(warp: WarpLike, mask: np.ndarray, address: np.ndarray, size: np.ndarray) -> None:
+    places = warp.shared(address)
+    for lane in np.flatnonzero(mask).tolist():
+        rank, offset = split_address(int(places[lane]))
+        nbytes = int(size[lane])
+        if nbytes % 8 or nbytes > 1 << 24:
+            raise IllegalInstruction(f"st.bulk of {nbytes} bytes: a multiple of 8 up to {1 << 24} is needed")
+        shared_memory(warp, rank).bytes(offset, nbytes, "st.bulk")[:] = 0
+        warp.progress()
+        if warp.bus.on:
+            warp.bus.publish(Access(warp.id, "shared", "write", "generic", np.array([offset]), nbytes, rank))

@@ -1,4 +1,4 @@
-"""Control flow: branches, returns, traps, calls of vprintf (PTX ISA 9.7.12)."""
+"""Control flow: branches, returns, traps, calls of built-in functions (PTX ISA 9.7.12)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import Trap
-from emulator.isa.printf import vprintf
+from emulator.isa.printf import assertfail, vprintf
 from emulator.isa.table import Modifiers, op
 from emulator.ptx.module import Instruction, Label, LabelList, Symbol, Vector
 
@@ -49,12 +49,20 @@ def _trap(warp: Any, mask: np.ndarray) -> None:
 
 @op("call[.uni]", section="9.7.12.5")
 def call(b: Any, i: Instruction, m: Modifiers) -> None:
-    """Only vprintf can be called: `call (ret), vprintf, (format, arguments)`."""
-    names = [o for o in i.operands if isinstance(o, Symbol)]
-    if not names or names[0].name != "vprintf":
-        raise Unsupported(f"call of {names[0].name if names else 'a pointer'}; only vprintf can be called")
-    returns, arguments = i.operands[0], i.operands[-1]
-    if not isinstance(returns, Vector) or not isinstance(arguments, Vector) or len(arguments.items) != 2:
-        raise Unsupported("vprintf takes (format, arguments) and returns one value")
+    """What was not expanded in place: the built-in functions vprintf and __assertfail."""
+    returns, callee, arguments = i.operands[:3]
+    if not isinstance(callee, Symbol):
+        raise Unsupported("a call through a register: functions have no addresses here")
+    known = {"vprintf": (1, 2, vprintf), "__assertfail": (0, 5, assertfail)}.get(callee.name)
+    if known is None:
+        raise Unsupported(
+            f"call of {callee.name}: it is recursive, declared but not defined in this module, or called with the "
+            "wrong arguments"
+        )
+    results, count, handler = known
+    if not isinstance(returns, Vector) or not isinstance(arguments, Vector) or len(arguments.items) != count:
+        raise Unsupported(f"{callee.name} takes {count} arguments")
+    if len(returns.items) != results:
+        raise Unsupported(f"{callee.name} returns {results} values")
     places = [b.source(o, "u64") for o in (*arguments.items, *returns.items)]
-    b.effect(vprintf, *places)
+    b.effect(handler, *places)

@@ -197,12 +197,13 @@ def getctarank(b: Any, i: Instruction, m: Modifiers) -> None:
 
 @op("nanosleep.u32", section="9.7.13.13")
 def nanosleep(b: Any, i: Instruction, m: Modifiers) -> None:
-    """Let others run."""
+    """Let others run; the warp's clock moves on."""
     b.effect(_nanosleep, b.operand(i, 0, "u32"))
 
 
 def _nanosleep(warp: WarpLike, mask: np.ndarray, duration: np.ndarray) -> None:
     warp.yielding = True
+    warp.slept += int(duration[int(mask.argmax())])
 
 
 @op(

@@ -12,7 +12,7 @@ from emulator.events import Access
 from emulator.isa.operands import write
 from emulator.isa.table import Modifiers, op
 from emulator.memory.spaces import SHARED_WINDOW
-from emulator.ptx.module import Address, Imm, Instruction, Operand, Reg, Sink, Symbol, Vector
+from emulator.ptx.module import Address, Imm, Instruction, Operand, Sink, Symbol, Vector
 from emulator.ptx.types import TYPES
 
 SPACES = "const|global|local|param|param::entry|param::func|shared|shared::cta|shared::cluster"
@@ -66,7 +66,7 @@ def load(b: Any, i: Instruction, m: Modifiers) -> None:
 def _load128(b: Any, targets: list[Operand], address: Any, space: str | None) -> None:
     halves = b.effect(_load, address, space, 8, 2 * len(targets), out=["u64"] * 2 * len(targets))
     for k, target in enumerate(targets):
-        if isinstance(target, Reg):
+        if not isinstance(target, Sink):
             b.write128(target, halves[2 * k], halves[2 * k + 1])
 
 
@@ -113,21 +113,18 @@ def _read_shared(warp: Any, address: np.ndarray, lanes: np.ndarray | None, width
 
 def shared_memory(warp: Any, rank: int) -> Any:
     """Shared memory of a CTA of the warp's cluster."""
-    ctas = warp.cluster.ctas
-    if rank >= len(ctas):
-        from emulator.errors import MemoryFault
-
-        raise MemoryFault(f"shared::cluster address of rank {rank}; the cluster has {len(ctas)} CTA(s)")
-    return ctas[rank].shared
+    return warp.cluster.ctas[rank].shared
 
 
 @op(f"st{_SEMANTICS}[.space:{SPACES}]{_HINTS}[.vec:v2|v4|v8].type:{_TYPES}", section="9.7.9.11")
 def store(b: Any, i: Instruction, m: Modifiers) -> None:
     """Store one element or a vector of them per lane."""
     sources = items(i.operands[1])
+    if m["vec"] and int(m["vec"][1:]) != len(sources):
+        raise Unsupported(f"{m['vec']} needs {m['vec'][1:]} values, not {len(sources)}")
     address = address_of(b, i.operands[0], m["space"])
     if m["type"] == "b128":
-        values = [half for s in sources if isinstance(s, Reg) for half in b.read128(s)]
+        values = [half for s in sources for half in b.read128(s)]
     else:
         values = [b.source(s, f"u{TYPES[m['type']].bits}") for s in sources]
     b.effect(_store, address, m["space"], values)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from emulator.errors import Trap
+
 _SPEC = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<precision>\.\d+)?"
     r"(?P<length>hh|h|ll|l|z|t|j|L)?(?P<kind>[diouxXcsaAeEfFgGp%])"
@@ -27,6 +29,24 @@ def vprintf(
         warp.cluster.grid.output.append(line)
         memory.view(int(result_at[lane]), 4, write=True)[:] = np.frombuffer(struct.pack("<i", count), np.uint8)
     warp.progress()
+
+
+def assertfail(
+    warp: Any,
+    mask: np.ndarray,
+    message_at: np.ndarray,
+    file_at: np.ndarray,
+    line_at: np.ndarray,
+    function_at: np.ndarray,
+    size_at: np.ndarray,
+) -> None:
+    """A failed device assertion: message, file, line, function, size of a character."""
+    memory, lane = warp.memory, int(mask.argmax())
+    message, file, function = (
+        _string(memory, _word(memory, int(place[lane]))) for place in (message_at, file_at, function_at)
+    )
+    line = int.from_bytes(memory.view(int(line_at[lane]), 4).tobytes(), "little")
+    raise Trap(f"{file}:{line}: {function}: assertion `{message}` failed in lanes {np.flatnonzero(mask).tolist()}")
 
 
 def render(text: str, memory: Any, arguments: int) -> tuple[str, int]:

@@ -42,6 +42,7 @@ class Op:
 
 
 _FORMS: dict[str, list[Op]] = {}
+_REFUSED: list[tuple[re.Pattern[str], str]] = []
 _CACHE: dict[str, tuple[Op, Modifiers] | str] = {}
 
 
@@ -60,6 +61,16 @@ def op(
     return register
 
 
+def refuse(pattern: str, reason: str) -> None:
+    """Give the reason why opcodes that match the regular expression, and no form, are refused."""
+    _REFUSED.append((re.compile(pattern), reason))
+
+
+def refused() -> list[tuple[str, str]]:
+    """(regular expression, reason) of everything refused by name, for the generated documentation."""
+    return [(pattern.pattern, reason) for pattern, reason in _REFUSED]
+
+
 def lookup(opcode: str) -> tuple[Op, Modifiers] | str:
     """The form that matches `opcode` and its modifiers, or the reason why there is none."""
     if opcode not in _CACHE:
@@ -73,14 +84,17 @@ def forms() -> list[Op]:
 
 
 def _lookup(opcode: str) -> tuple[Op, Modifiers] | str:
-    family = _FORMS.get(opcode.split(".")[0])
-    if family is None:
-        return f"unknown opcode `{opcode.split('.')[0]}`"
+    family = _FORMS.get(opcode.split(".")[0], [])
     for form in family:
         match = form.regex.fullmatch(opcode)
         if match:
             groups = match.groupdict()
             return form, {k: (v is not None if k in form.flags else v) for k, v in groups.items()}
+    for pattern, reason in _REFUSED:
+        if pattern.fullmatch(opcode):
+            return f"`{opcode}` is not implemented: {reason}"
+    if not family:
+        return f"unknown opcode `{opcode.split('.')[0]}`"
     known = "; ".join(form.pattern for form in family[:6])
     return f"no implemented form of `{opcode}`; implemented: {known}" + (" …" if len(family) > 6 else "")
 

@@ -127,6 +127,32 @@ def store(b: Any, i: Instruction, m: Modifiers) -> None:
     b.blocking(_store, address_of(b, i.operands[0], "shared"), index, values, out="pred")
 
 
+@op(
+    "tcgen05.ld.red.sync.aligned.shape:32x32b.num:x2|x4|x8|x16|x32|x64|x128.op:min|max[.abs][.NaN].type:f32",
+    "tcgen05.ld.red.sync.aligned.shape:32x32b.num:x2|x4|x8|x16|x32|x64|x128.op:min|max.type:u32|s32",
+    section="9.7.16.8.3",
+    starts_block=True,
+)
+def load_reduce(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Registers from tensor memory, and their minimum or maximum per lane (sm_103a, sm_110a)."""
+    targets = items(i.operands[0])
+    index = unit.register_map(m["shape"], int(m["num"][1:]))
+    _check_registers(len(targets), index, m)
+    values = b.blocking(_load, address_of(b, i.operands[2], "shared"), index, out=["u32"] * len(targets))
+    typed = [b.bits(v, m["type"]) for v in values]
+    if m.get("abs"):
+        typed = [b.fabs(v) for v in typed]
+    result = typed[0]
+    for value in typed[1:]:
+        if m["type"] == "f32":
+            result = (b.fmin if m["op"] == "min" else b.fmax)(result, value, m["NaN"])
+        else:
+            result = (b.min if m["op"] == "min" else b.max)(result, value)
+    for target, value in zip(targets, values, strict=True):
+        write(b, target, value, "u32")
+    write(b, i.operands[1], b.bits(result, "u32"), "u32")
+
+
 def _check_registers(given: int, index: unit.RegisterMap, m: Modifiers) -> None:
     if given != index.registers:
         raise Unsupported(f"{m['shape']}.{m['num']} moves {index.registers} registers, {given} are given")
@@ -142,6 +168,8 @@ def _base(warp: WarpLike, mask: np.ndarray, address: np.ndarray, index: unit.Reg
         raise IllegalInstruction(
             f"{what} at lane {lane}: warp {warp.index} reaches lanes {quarter}..{quarter + 31} (its index modulo 4)"
         )
+    if lane + index.height > quarter + 32:
+        raise IllegalInstruction(f"{what} of {index.height} lanes from lane {lane} on: the last one is {quarter + 31}")
     warp.cta.tensor.check_columns(column, index.columns, what)
     return lane, column
 
@@ -276,8 +304,8 @@ def mma(b: Any, i: Instruction, m: Modifiers) -> None:
     if rest and isinstance(rest[0], Vector):
         disable = [b.source(x, "u32") for x in items(rest.pop(0))]
     enable = b.source(rest.pop(0), "pred") if rest else b.const("pred", 1)
-    if rest and weights:
-        raise Unsupported("zero-column mask descriptors")
+    if rest and weights and _static(rest.pop(0)):
+        raise Unsupported("zero-column mask descriptors other than 0, which masks nothing")
     scale = _static(rest[0]) if rest else 0
     _issue(b, i, m, enable, weights=weights, disable=disable, scale=scale, scales=None, block=None)
 

@@ -187,6 +187,7 @@ def _store_step(
 
 @op(
     f"cp.async.bulk.prefetch.tensor.{_DIM}.L2.global[.tile][.L2::cache_hint]",
+    "cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4[.L2::cache_hint]",
     "cp.async.bulk.prefetch.L2.global[.L2::cache_hint]",
     section="9.7.9.27.1.5",
     no_effect=True,

@@ -6,6 +6,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from emulator.errors import IllegalInstruction
+
+EVERYBODY = np.full(32, 0xFFFFFFFF, np.uint32)
+"""A member mask that names all lanes."""
+
 
 class WarpLike(Protocol):
     """The face of `machine.warp.Warp`."""
@@ -24,6 +29,7 @@ class WarpLike(Protocol):
     async_groups: Any
     cluster_arrivals: int
     cluster_waits: int
+    slept: int
 
     def converge(self, mask: np.ndarray, members: np.ndarray) -> bool | None:
         """True when the live lanes of `members` execute together, None when the warp must wait."""
@@ -37,6 +43,18 @@ class WarpLike(Protocol):
     def shared(self, addresses: np.ndarray) -> np.ndarray:
         """Addresses as u32 shared::cluster addresses."""
 
+    def get_register(self, slot: int) -> np.ndarray:
+        """The raw lanes of a register as it is in the register file; not to be changed in place."""
+
+    def set_register(self, slot: int, lanes: np.ndarray) -> None:
+        """Write all lanes of a register behind the back of the running block."""
+
+    def get_registers(self, slots: tuple[int, ...]) -> np.ndarray:
+        """Several 32-bit registers: uint32 [n, 32]."""
+
+    def set_registers(self, slots: tuple[int, ...], values: np.ndarray) -> None:
+        """Write several 32-bit registers, uint32 [n, 32]."""
+
 
 def ballot(mask: np.ndarray) -> int:
     """A bool[32] as a 32-bit integer, lane 0 lowest."""
@@ -46,3 +64,13 @@ def ballot(mask: np.ndarray) -> int:
 def first_lane(mask: np.ndarray) -> int:
     """The lowest executing lane."""
     return int(mask.argmax())
+
+
+def whole_warp(warp: WarpLike, mask: np.ndarray, what: str) -> bool | None:
+    """True when all 32 lanes execute `what` together, None while live ones are missing. Lanes that have ended, or that
+    the block does not have, can never come: IllegalInstruction."""
+    if warp.converge(mask, EVERYBODY) is None:
+        return None
+    if not mask.all():
+        raise IllegalInstruction(f"{what}: lanes {np.flatnonzero(~mask).tolist()} do not execute it; all 32 must")
+    return True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emulator.errors import MemoryFault
 from emulator.events import AsyncBegin, AsyncEnd
 from emulator.machine.cta import Coordinates, Cta
 from emulator.machine.pending import InFlight, Operation
@@ -14,6 +15,17 @@ from emulator.machine.warp import Warp
 
 if TYPE_CHECKING:
     from emulator.machine.grid import Grid
+
+
+class Ctas(list[Cta]):
+    """The CTAs of a cluster by rank. Ranks come out of shared::cluster addresses, which a kernel may compute
+    wrongly."""
+
+    def __getitem__(self, rank: Any) -> Any:
+        """The CTA of a rank, or a slice; MemoryFault for a rank that the cluster does not have."""
+        if not isinstance(rank, slice) and rank >= len(self):
+            raise MemoryFault(f"shared::cluster address of rank {rank}; the cluster has {len(self)} CTA(s)")
+        return super().__getitem__(rank)
 
 
 class Cluster:
@@ -28,10 +40,13 @@ class Cluster:
         self.random = seed
         cx, cy, cz = grid.cluster
         positions = [(i, j, k) for k in range(cz) for j in range(cy) for i in range(cx)]
-        self.ctas = [
+        self.ctas = Ctas(
             Cta(self, (origin[0] + p[0], origin[1] + p[1], origin[2] + p[2]), rank, p)
             for rank, p in enumerate(positions)
-        ]
+        )
+        for cta in self.ctas:
+            if cta.native is not None:
+                cta.native.join([c.native for c in self.ctas])
         self.warps = [w for c in self.ctas for w in c.warps]
         self.cluster_arrivals: dict[int, int] = {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,9 +43,10 @@ class Cta:
         self.threads = grid.block[0] * grid.block[1] * grid.block[2]
         self.shared = SharedMemory(grid.shared_extent, f"CTA {coordinates} shared memory")
         self._tensor: TensorMemory | None = None
+        self._scalars: dict[str, int] | None = None
         self.mbarriers: dict[int, Mbarrier] = {}
         self.barriers: dict[int, NamedBarrier] = {}
-        self.counts = [0] * grid.program.exit_block
+        self.counts = array("q", bytes(8 * grid.program.exit_block))
         self._local = None
         self.local_base = 0
         warps = -(-self.threads // 32)
@@ -51,7 +54,9 @@ class Cta:
             nbytes = warps * 32 * grid.program.layout.local_bytes
             self._local = grid.memory.allocate(nbytes, f"local memory of CTA {coordinates}")
             self.local_base = self._local.address
-        self.warps = [Warp(self, w, self._lanes(w)) for w in range(warps)]
+        self.native = None if grid.context is None else grid.context.cta(self)
+        kind = Warp if grid.context is None else grid.context.warp_type
+        self.warps = [kind(self, w, self._lanes(w)) for w in range(warps)]
 
     def _lanes(self, warp: int) -> np.ndarray:
         left = self.threads - 32 * warp
@@ -62,6 +67,8 @@ class Cta:
         """Tensor memory, made when first touched (sm_90 kernels never do)."""
         if self._tensor is None:
             self._tensor = TensorMemory(f"CTA {self.coordinates} tensor memory")
+            if self.native is not None:
+                self.native.add_tensor(self._tensor)
         return self._tensor
 
     def mbarrier(self, offset: int) -> Mbarrier:
@@ -91,33 +98,25 @@ class Cta:
 
     def special(self, name: str, warp: int) -> np.ndarray:
         """A special register of one of this CTA's warps, u32[32]."""
-        grid = self.cluster.grid
-        linear = LANE + np.uint32(32 * warp)
-        bx, by = np.uint32(grid.block[0]), np.uint32(grid.block[1])
-        per_lane = {
-            "tid.x": lambda: linear % bx,
-            "tid.y": lambda: linear // bx % by,
-            "tid.z": lambda: linear // (bx * by),
-            "laneid": lambda: LANE.copy(),
-            "lanemask_eq": lambda: np.uint32(1) << LANE,
-            "lanemask_lt": lambda: (np.uint32(1) << LANE) - np.uint32(1),
-            "lanemask_le": lambda: ((np.uint64(2) << LANE.astype(np.uint64)) - np.uint64(1)).astype(np.uint32),
-            "lanemask_ge": lambda: ~((np.uint32(1) << LANE) - np.uint32(1)),
-            "lanemask_gt": lambda: ~((np.uint64(2) << LANE.astype(np.uint64)) - np.uint64(1)).astype(np.uint32),
-        }
-        if name in per_lane:
-            return per_lane[name]().astype(np.uint32)
-        uniform = self._uniform(warp)
-        if name not in uniform:
-            raise EmulatorError(f"special register %{name} is not implemented")
-        return np.full(32, uniform[name], np.uint32)
+        if name in _PER_LANE:
+            return _PER_LANE[name](LANE + np.uint32(32 * warp), self.cluster.grid.block)
+        return np.full(32, self.scalar(name, warp), np.uint32)
 
-    def _uniform(self, warp: int) -> dict[str, int]:
+    def scalar(self, name: str, warp: int) -> int:
+        """A special register that is the same in all lanes of a warp."""
+        if name == "warpid":
+            return warp
+        if self._scalars is None:
+            self._scalars = self._make_scalars()
+        if name not in self._scalars:
+            raise EmulatorError(f"special register %{name} is not implemented")
+        return self._scalars[name]
+
+    def _make_scalars(self) -> dict[str, int]:
         grid = self.cluster.grid
         size = grid.cluster[0] * grid.cluster[1] * grid.cluster[2]
         table = {
-            "warpid": warp,
-            "nwarpid": len(self.warps),
+            "nwarpid": -(-self.threads // 32),
             "smid": self.cluster.number % grid.multiprocessors,
             "nsmid": grid.multiprocessors,
             "gridid": 0,
@@ -139,3 +138,19 @@ class Cta:
                 f"nclusterid.{axis}": grid.grid[k] // grid.cluster[k],
             }
         return table
+
+
+_BIT = np.uint32(1) << LANE
+_BELOW = _BIT - np.uint32(1)
+_PER_LANE: dict[str, Callable[[np.ndarray, Coordinates], np.ndarray]] = {
+    "tid.x": lambda thread, block: thread % np.uint32(block[0]),
+    "tid.y": lambda thread, block: thread // np.uint32(block[0]) % np.uint32(block[1]),
+    "tid.z": lambda thread, block: thread // np.uint32(block[0] * block[1]),
+    "laneid": lambda thread, block: LANE.copy(),
+    "lanemask_eq": lambda thread, block: _BIT.copy(),
+    "lanemask_lt": lambda thread, block: _BELOW.copy(),
+    "lanemask_le": lambda thread, block: _BELOW | _BIT,
+    "lanemask_ge": lambda thread, block: ~_BELOW,
+    "lanemask_gt": lambda thread, block: ~(_BELOW | _BIT),
+}
+"""Special registers that differ between lanes: functions of the thread's index and the block."""

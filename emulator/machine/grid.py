@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
+from typing import Any
 
+from emulator.builders.llvm_values import LAUNCH
 from emulator.errors import LaunchError
 from emulator.events import Bus
 from emulator.machine.cta import Coordinates
-from emulator.machine.program import Program
+from emulator.machine.program import Blocks
 from emulator.memory.globals import GlobalMemory
-from emulator.memory.spaces import SHARED_CAPACITY
+from emulator.memory.spaces import LOCAL_CAPACITY, SHARED_CAPACITY
 
 MAX_THREADS = 1024
 MAX_CLUSTER = 16
@@ -20,7 +23,7 @@ class Grid:
 
     def __init__(
         self,
-        program: Program,
+        program: Blocks,
         grid: Coordinates,
         block: Coordinates,
         cluster: Coordinates,
@@ -31,6 +34,7 @@ class Grid:
         seed: int,
         arithmetic: str,
         multiprocessors: int,
+        context: Any,
     ) -> None:
         self.program = program
         self.grid = grid
@@ -43,6 +47,8 @@ class Grid:
         self.seed = seed
         self.arithmetic = arithmetic
         self.multiprocessors = multiprocessors
+        self.context = context
+        self.words = array("q", bytes(8 * len(LAUNCH)))
         self.shared_extent = _extent(program, dynamic_shared)
         self.parameters = 0
         self.globals: dict[str, int] = {}
@@ -68,7 +74,7 @@ class Grid:
         return next(self.pending, None)
 
 
-def _extent(program: Program, dynamic: int) -> int:
+def _extent(program: Blocks, dynamic: int) -> int:
     dynamic_at = [o for s, o in program.layout.places.values() if s == "shared"]
     start = max([program.layout.static_end, *dynamic_at]) if dynamic else program.layout.static_end
     return start + dynamic
@@ -86,6 +92,11 @@ def _check(grid: Grid) -> None:
         raise LaunchError(f"{name}: grid {grid.grid} is not a multiple of the cluster {grid.cluster}")
     if grid.cluster[0] * grid.cluster[1] * grid.cluster[2] > MAX_CLUSTER:
         raise LaunchError(f"{name}: cluster {grid.cluster} has more than {MAX_CLUSTER} CTAs")
+    if grid.dynamic_shared < 0:
+        raise LaunchError(f"{name}: {grid.dynamic_shared} bytes of dynamic shared memory; at least 0")
+    local = grid.program.layout.local_bytes
+    if local > LOCAL_CAPACITY:
+        raise LaunchError(f"{name}: {local} bytes of local memory per thread; at most {LOCAL_CAPACITY}")
     used = grid.shared_extent - 1024
     if used > SHARED_CAPACITY:
         raise LaunchError(f"{name}: {used} bytes of shared memory; at most {SHARED_CAPACITY}")

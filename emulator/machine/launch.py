@@ -13,14 +13,15 @@ from emulator.events import Bus, LaunchBegin, LaunchEnd, Listener
 from emulator.machine.grid import Grid
 from emulator.machine.layout import place_globals
 from emulator.machine.pending import POLICIES
-from emulator.machine.program import Program
+from emulator.machine.program import Blocks, Program
 from emulator.machine.scheduler import Scheduler
 from emulator.memory.globals import GlobalMemory
 from emulator.ptx.module import Function, Module
 
 Triple = tuple[int, int, int]
 ARITHMETIC = ("fast", "exact")
-_PROGRAMS: dict[tuple[int, str, bool], tuple[Module, Program]] = {}
+ENGINES = ("numpy", "llvm")
+_PROGRAMS: dict[tuple[int, str, str], tuple[Module, Blocks]] = {}
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def run(
     listeners: Sequence[Listener] = (),
     watchdog: int = 2_000_000_000,
     multiprocessors: int = 148,
+    engine: str = "numpy",
 ) -> Launch:
     """Execute `entry` over the whole grid and return when it has ended.
 
@@ -68,7 +70,8 @@ def run(
     kernel
     may touch; outputs are written in place. policy: `in_order`, `latest` or `random` (with `seed`): when asynchronous
     operations complete. arithmetic: `fast` (float32 BLAS in matrix products) or `exact` (the hardware's rule).
-    watchdog: warp-instructions after which `Watchdog` is raised.
+    watchdog: warp-instructions after which `Watchdog` is raised. engine: `llvm` runs native code, `numpy` the readable
+    reference; both give the same bits and counts. With listeners the reference runs, which alone reports every step.
 
     Raises LaunchError for an illegal configuration, UnknownInstruction before the first step, and at run time
     MemoryFault, IllegalInstruction, BarrierFault, Deadlock, Trap, Watchdog.
@@ -77,16 +80,21 @@ def run(
         raise LaunchError(f"policy {policy!r}: allowed {', '.join(POLICIES)}")
     if arithmetic not in ARITHMETIC:
         raise LaunchError(f"arithmetic {arithmetic!r}: allowed {', '.join(ARITHMETIC)}")
+    if engine not in ENGINES:
+        raise LaunchError(f"engine {engine!r}: allowed {', '.join(ENGINES)}")
     started = time.perf_counter()
-    program = translate(module, entry, bool(listeners))
+    program = translate(module, entry, bool(listeners), engine)
     translated = time.perf_counter()
     bus = Bus(listeners)
-    state = Grid(program, grid, block, cluster, shared_bytes, memory, bus, policy, seed, arithmetic, multiprocessors)
-    if bus.on:
-        bus.publish(LaunchBegin(entry, grid, block, cluster))
-    scheduler = Scheduler(state, watchdog)
-    with np.errstate(all="ignore"), _Placed(state, parameters):
-        scheduler.run()
+    with program.context() as context:
+        state = Grid(
+            program, grid, block, cluster, shared_bytes, memory, bus, policy, seed, arithmetic, multiprocessors, context
+        )
+        if bus.on:
+            bus.publish(LaunchBegin(entry, grid, block, cluster))
+        scheduler = Scheduler(state, watchdog)
+        with np.errstate(all="ignore"), _Placed(state, parameters):
+            scheduler.run()
     if bus.on:
         bus.publish(LaunchEnd(entry, scheduler.instructions))
     return Launch(
@@ -108,12 +116,22 @@ def run(
     )
 
 
-def translate(module: Module, entry: str, watched: bool = False) -> Program:
-    """The program of an entry; one module is translated once."""
-    key = (id(module), entry, watched)
+def translate(module: Module, entry: str, watched: bool = False, engine: str = "numpy") -> Blocks:
+    """The program of an entry; one module is translated once for every engine."""
+    kind = "watched" if watched else engine
+    key = (id(module), entry, kind)
     if key not in _PROGRAMS:
-        _PROGRAMS[key] = (module, Program(module, entry, watched))
+        _PROGRAMS[key] = (module, _translated(module, entry, kind))
     return _PROGRAMS[key][1]
+
+
+def _translated(module: Module, entry: str, kind: str) -> Blocks:
+    if kind != "llvm":
+        return Program(module, entry, kind == "watched")
+    # Not above: runs of the reference need not load LLVM.
+    from emulator.machine.native.program import NativeProgram
+
+    return NativeProgram(module, entry)
 
 
 class _Placed:
@@ -148,7 +166,7 @@ def _check_parameters(function: Function, parameters: Sequence[bytes]) -> None:
         raise LaunchError(f"{function.name} takes parameters of {wanted} bytes; given {given}")
 
 
-def _by_line(program: Program, counts: list[int]) -> dict[int, int]:
+def _by_line(program: Blocks, counts: list[int]) -> dict[int, int]:
     lines: dict[int, int] = {}
     for block, count in enumerate(counts):
         if count:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,27 +14,25 @@ from emulator.builders.numpy_builder import NumpyBuilder, base_namespace
 from emulator.errors import LaunchError, UnknownInstruction, Unsupported
 from emulator.isa import lookup
 from emulator.isa.table import Modifiers, Op
+from emulator.machine.inline import inline_calls
 from emulator.machine.layout import Layout, lay_out
+from emulator.machine.products import mark_serial
 from emulator.ptx.module import (
-    Address,
     Function,
     Instruction,
     Label,
     LabelList,
     Module,
-    Not,
     Operand,
-    Pair,
     Reg,
-    TensorAddress,
-    Vector,
 )
+from emulator.ptx.registers import registers_of
 from emulator.ptx.types import TYPES
 
 Block = Callable[[Any, list[Any], Any], int]
 
 
-class _BlockLayout:
+class BlockLayout:
     """What a builder may ask about its surroundings."""
 
     def __init__(self, layout: Layout, following: int, exit_block: int) -> None:
@@ -42,31 +41,27 @@ class _BlockLayout:
         self.exit_block = exit_block
 
 
-class Program:
-    """One entry of a module, decoded, checked and cut into basic blocks.
+class Blocks:
+    """One entry of a module, cut into basic blocks: at `starts` if these are known, else decoded and cut here."""
 
-    Every instruction is built once at construction, so unknown opcodes, modifiers and operand forms are all reported
-    (`UnknownInstruction`) before anything runs. `watched` adds issue events.
-    """
-
-    def __init__(self, module: Module, entry: str, watched: bool = False) -> None:
+    def __init__(self, module: Module, entry: str, starts: Sequence[int] = ()) -> None:
         if entry not in module.functions:
             raise LaunchError(f"no entry `{entry}` in the module; it has: {', '.join(module.functions) or 'none'}")
         self.module = module
-        self.function: Function = module.functions[entry]
+        self.function: Function = mark_serial(inline_calls(module, module.functions[entry]))
         self.layout = lay_out(module, self.function)
-        self.watched = watched
-        self.namespace = base_namespace()
-        self.initial_registers = [_initial(t) for t in self.function.register_types]
-        self.decoded = self._decode()
-        self.starts = self._cut()
+        self.decoded = [] if starts else self._decode()
+        self.starts = list(starts) or self._cut()
         self.block_of = {start: b for b, start in enumerate(self.starts)}
         self.exit_block = len(self.starts)
-        self.lengths = [end - start for start, end in self._ranges()]
-        self.full: list[Block | None] = [None] * self.exit_block
-        self.part: list[Block | None] = [None] * self.exit_block
-        self._builders = self._build_all()
-        self.local = self._find_local()
+        self.initial_registers: list[np.ndarray] = []
+        self.bounds = self._ranges()
+        self.lengths = [end - start for start, end in self.bounds]
+
+    @contextmanager
+    def context(self) -> Iterator[Any]:
+        """What an engine needs for the time of a launch, or None: `warp_type` makes the warps."""
+        yield None
 
     # ---------------------------------------------------------------- decoding
     def _decode(self) -> list[tuple[Op, Modifiers]]:
@@ -101,17 +96,9 @@ class Program:
         return self.block_of.get(label.index, self.exit_block)
 
     # ---------------------------------------------------------------- building
-    def _build_all(self) -> list[NumpyBuilder]:
-        found: list[Unsupported] = []
-        builders = [self._build(b, False, frozenset(), found) for b in range(self.exit_block)]
-        if found:
-            raise UnknownInstruction(self.function.name, found)
-        return builders
-
-    def _build(self, block: int, masked: bool, local: frozenset[int], found: list[Unsupported]) -> NumpyBuilder:
-        start, end = self._ranges()[block]
-        surroundings = _BlockLayout(self.layout, block + 1, self.exit_block)
-        builder = NumpyBuilder(self.namespace, surroundings, masked, local, self.watched)
+    def build_block(self, builder: Any, block: int, found: list[Unsupported]) -> None:
+        """Print a block with a builder; forms that it refuses are added to `found`."""
+        start, end = self.bounds[block]
         for n in range(start, end):
             i = self.function.instructions[n]
             form, modifiers = self.decoded[n]
@@ -122,7 +109,10 @@ class Program:
                 found.append(Unsupported(i.line, i.text, str(reason)))
             except (IndexError, AttributeError, KeyError, ValueError) as wrong:
                 found.append(Unsupported(i.line, i.text, f"operands do not fit this form ({wrong})"))
-        return builder
+
+    def surroundings(self, block: int) -> BlockLayout:
+        """What the builder of a block may ask."""
+        return BlockLayout(self.layout, block + 1, self.exit_block)
 
     def _resolve(self, i: Instruction) -> Instruction:
         """Branch targets become block numbers, so that semantics need not know about blocks."""
@@ -137,18 +127,49 @@ class Program:
             return LabelList(tuple(Label(x.name, self.target(x)) for x in o.labels))
         return o
 
-    def _find_local(self) -> list[frozenset[int]]:
-        """Per block, the slots that only it mentions and always writes before it reads: they need no register file."""
+    def own_slots(self) -> list[set[int]]:
+        """Per block, the slots that no other block mentions."""
         homes: dict[int, set[int]] = {}
-        for block, (start, end) in enumerate(self._ranges()):
+        for block, (start, end) in enumerate(self.bounds):
             for i in self.function.instructions[start:end]:
                 for reg in _registers(i):
                     homes.setdefault(reg.slot, set()).add(block)
-        single: list[set[int]] = [set() for _ in range(self.exit_block)]
+        own: list[set[int]] = [set() for _ in range(self.exit_block)]
         for slot, blocks in homes.items():
             if len(blocks) == 1:
-                single[next(iter(blocks))].add(slot)
-        return [frozenset(s - b.loaded) for s, b in zip(single, self._builders, strict=True)]
+                own[next(iter(blocks))].add(slot)
+        return own
+
+
+class Program(Blocks):
+    """A kernel whose blocks are Python functions, compiled when first reached.
+
+    Every instruction is built once at construction, so unknown opcodes, modifiers and operand forms are all reported
+    (`UnknownInstruction`) before anything runs. `watched` adds issue events.
+    """
+
+    def __init__(self, module: Module, entry: str, watched: bool = False) -> None:
+        super().__init__(module, entry)
+        self.watched = watched
+        self.namespace = base_namespace()
+        self.initial_registers = [_initial(t) for t in self.function.register_types]
+        self.full: list[Block | None] = [None] * self.exit_block
+        self.part: list[Block | None] = [None] * self.exit_block
+        self._builders = self._build_all()
+        # Slots that a block always writes before it reads, and no other block mentions, need no register file.
+        self.local = [frozenset(s - b.loaded) for s, b in zip(self.own_slots(), self._builders, strict=True)]
+
+    def _build_all(self) -> list[NumpyBuilder]:
+        found: list[Unsupported] = []
+        builders = [self._build(b, False, frozenset(), found) for b in range(self.exit_block)]
+        if found:
+            raise UnknownInstruction(self.function.name, found)
+        return builders
+
+    def _build(self, block: int, masked: bool, local: frozenset[int], found: list[Unsupported]) -> NumpyBuilder:
+        builder = NumpyBuilder(self.namespace, self.surroundings(block), masked, local, self.watched)
+        self.build_block(builder, block, found)
+        return builder
 
     def source(self, block: int, masked: bool) -> str:
         """The Python of one block, for reading and debugging."""
@@ -189,20 +210,5 @@ def _labels(i: Instruction) -> list[Label]:
 
 
 def _registers(i: Instruction) -> list[Reg]:
-    found: list[Reg] = [i.guard] if i.guard is not None else []
-    todo: list[Operand] = list(i.operands)
-    while todo:
-        o = todo.pop()
-        if isinstance(o, Reg):
-            found.append(o)
-        elif isinstance(o, Address):
-            todo.append(o.base)
-        elif isinstance(o, TensorAddress):
-            todo += [o.map, *o.coords]
-        elif isinstance(o, Vector):
-            todo += o.items
-        elif isinstance(o, Pair):
-            todo += [o.first, o.second]
-        elif isinstance(o, Not):
-            todo.append(o.operand)
-    return found
+    found = [i.guard] if i.guard is not None else []
+    return found + [r for o in i.operands for r in registers_of(o)]

@@ -9,6 +9,7 @@ spin loop would hide a deadlock for ever.
 
 from __future__ import annotations
 
+from emulator.builders.llvm_values import LAUNCH
 from emulator.errors import Watchdog
 from emulator.machine.cluster import Cluster
 from emulator.machine.deadlock import deadlock
@@ -18,6 +19,7 @@ from emulator.machine.warp import Warp
 SLICE = 2000
 """Blocks that a warp may run before the next one gets its turn."""
 
+_CHANGES = LAUNCH["changes"] // 8
 PATIENCE = 50
 """Rounds of running warps without any change of state before they count as spinning."""
 
@@ -61,8 +63,9 @@ class Scheduler:
             self._retire()
             if not self.resident:
                 return
-            if self.grid.changes != last:
-                last, quiet, timeouts = self.grid.changes, 0, 0
+            changes = self.grid.changes + self.grid.words[_CHANGES]
+            if changes != last:
+                last, quiet, timeouts = changes, 0, 0
                 continue
             quiet += 1
             if ran and quiet < PATIENCE:

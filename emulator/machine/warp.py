@@ -56,6 +56,7 @@ class Warp:
         self.cluster_waits = 0
         self.yielding = False
         self.registers = list(self.program.initial_registers)
+        self.slept = 0
         self._special: dict[str, np.ndarray] = {}
         self._symbols: dict[str, np.ndarray] = {}
         self.local_base = cta.local_base + index * 32 * self.program.layout.local_bytes
@@ -79,7 +80,7 @@ class Warp:
         return self.instructions != before
 
     def _execute(self, block: int, mask: np.ndarray, whole: bool) -> int:
-        program = self.program
+        program: Any = self.program
         if whole:
             function = program.full[block] or program.compile(block, False)
         else:
@@ -162,8 +163,7 @@ class Warp:
 
     def jump(self, taken: np.ndarray, mask: np.ndarray, table: np.ndarray, index: np.ndarray, following: int) -> int:
         """Indirect branch: every taken lane to its own block, the others on to the next."""
-        if int(index[taken].max(initial=0)) >= table.size:
-            raise IllegalInstruction(f"brx.idx index {int(index[taken].max())}; the table has {table.size} labels")
+        self._check_index(taken, index, table.size)
         targets = np.where(taken, table[np.where(taken, index, 0)], following)
         groups = [g for g in self.groups or [] if g is not self.current]
         for block in np.unique(targets[mask]).tolist():
@@ -174,6 +174,12 @@ class Warp:
                 self._join(groups, block, lanes)
         self._settle(groups)
         return DIVERGED
+
+    @staticmethod
+    def _check_index(taken: np.ndarray, index: np.ndarray, size: int) -> None:
+        highest = int(index[taken].max(initial=0))
+        if highest >= size:
+            raise IllegalInstruction(f"brx.idx index {highest}; the table has {size} labels")
 
     # ---------------------------------------------------------------- what handlers ask for
     def converge(self, mask: np.ndarray, members: np.ndarray) -> bool | None:
@@ -191,6 +197,23 @@ class Warp:
         self.waiting, self.waits_for = reason, what
         return None
 
+    def get_register(self, slot: int) -> np.ndarray:
+        """The raw lanes of a register, for operations that read it when they complete. Not to be changed in place."""
+        return self.registers[slot]
+
+    def set_register(self, slot: int, lanes: np.ndarray) -> None:
+        """Write all lanes of a register, for operations that complete between two blocks."""
+        self.registers[slot] = lanes
+
+    def get_registers(self, slots: tuple[int, ...]) -> np.ndarray:
+        """Several 32-bit registers: uint32 [n, 32]."""
+        return np.stack([self.registers[slot] for slot in slots])
+
+    def set_registers(self, slots: tuple[int, ...], values: np.ndarray) -> None:
+        """Write several 32-bit registers, uint32 [n, 32]."""
+        for slot, lanes in zip(slots, values, strict=True):
+            self.registers[slot] = lanes
+
     def progress(self) -> None:
         """Something changed that another warp may wait for."""
         self.cluster.grid.changes += 1
@@ -206,9 +229,13 @@ class Warp:
         return Where(self.program.function.name, self.cta.coordinates, self.index, i.line, i.text, i.loc)
 
     def special(self, name: str) -> np.ndarray:
-        """A special register; clocks count this warp's instructions."""
+        """A special register; clocks count this warp's instructions and the nanoseconds that it slept. Who looks at the
+        clock waits for time to pass, so that is no deadlock."""
         if name in ("clock", "clock64", "globaltimer", "globaltimer_lo"):
-            return np.full(32, self.instructions, np.uint64 if name in ("clock64", "globaltimer") else np.uint32)
+            self.progress()
+            wide = name in ("clock64", "globaltimer")
+            now = self.instructions + self.slept
+            return np.full(32, now if wide else now & 0xFFFFFFFF, np.uint64 if wide else np.uint32)
         if name not in self._special:
             self._special[name] = self.cta.special(name, self.index)
         return self._special[name]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.errors import MemoryFault
+from emulator.errors import LaunchError, MemoryFault
 
 U8 = NDArray[np.uint8]
 Array = NDArray[Any]
@@ -57,7 +57,8 @@ class GlobalMemory:
     Addresses are int64 or uint64 arrays [n], one a lane; `lanes` (ints [n], default 0..n-1) only serves messages.
     Ranges: loads and stores move 1, 2, 4 or 8 bytes a lane and must be aligned to that size; the vector forms move
     `count` such elements and must be aligned to the whole. An empty address array moves nothing.
-    Several lanes that store to one address leave the value of the last one. Regions may overlap.
+    Several lanes that store to one address leave the value of the last one. Regions may overlap. `version` changes with
+    the regions.
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,7 @@ class GlobalMemory:
         self._starts: list[int] = []
         self._widest = 0
         self._last: Region | None = None
+        self.version = 0
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -99,6 +101,7 @@ class GlobalMemory:
             origins[width] = origin
         region = Region(address, nbytes, name, writable, tuple(shape), dtype, views, origins)
         place = bisect_right(self._starts, address)
+        self.version += 1
         self._regions.insert(place, region)
         self._starts.insert(place, address)
         self._widest = max(self._widest, nbytes)
@@ -109,6 +112,7 @@ class GlobalMemory:
         if region not in self._regions:
             raise ValueError(f"unregister: {region} is not registered")
         place = self._regions.index(region)
+        self.version += 1
         del self._regions[place], self._starts[place]
         self._widest = max((r.nbytes for r in self._regions), default=0)
         if self._last is region:
@@ -116,7 +120,10 @@ class GlobalMemory:
 
     def allocate(self, nbytes: int, name: str, fill: int = 0xFF, writable: bool = True) -> Region:
         """A region that the emulator owns: 256-byte aligned, every byte `fill`, alive while it is registered."""
-        owner = np.full(nbytes + ALLOCATION_ALIGN, fill, np.uint8)
+        try:
+            owner = np.full(nbytes + ALLOCATION_ALIGN, fill, np.uint8)
+        except MemoryError:
+            raise LaunchError(f"{name}: {nbytes} bytes cannot be allocated") from None
         address = -(-owner.ctypes.data // ALLOCATION_ALIGN) * ALLOCATION_ALIGN
         region = self.register(address, nbytes, name, writable)
         region.owner = owner

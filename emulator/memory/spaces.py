@@ -12,3 +12,6 @@ SHARED_RESERVED = 1024
 
 SHARED_CAPACITY = 232448
 """Largest dynamic + static shared memory of a CTA on sm_90 and sm_100 (227 KiB)."""
+
+LOCAL_CAPACITY = 512 << 10
+"""Largest local memory of a thread (CUDA C++ programming guide, technical specifications)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,16 +26,19 @@ def join_address(lane: int, column: int) -> int:
 
 
 class TensorMemory:
-    """`words` uint32 [128 lanes, 512 columns], every word 0xFFFFFFFF until written.
+    """`words` uint32 [128 lanes, 512 columns], every word 0xFFFFFFFF until written; `floats` are the same as float32.
 
     Allocation is by columns, all 128 lanes at once: a power of two from 32 to 512. A request that does not fit now
     returns None: the instruction blocks until another warp frees columns. Columns are handed out first fit at a
-    multiple of their own number. With `.cta_group::2` the machine calls both CTAs' allocators.
+    multiple of their own number. `held` has a bit for every 32 columns that are allocated. With `.cta_group::2` the
+    machine calls both CTAs' allocators.
     """
 
     def __init__(self, name: str = "tensor memory") -> None:
         self.words: NDArray[np.uint32] = np.full((LANES, COLUMNS), POISON, np.uint32)
+        self.floats: NDArray[np.float32] = self.words.view(np.float32)
         self.name = name
+        self.held = array("q", (0,))
         self._blocks: dict[int, int] = {}
         self._mask = 0
         self._permit = True
@@ -54,7 +59,7 @@ class TensorMemory:
         for first in range(0, COLUMNS, columns):
             if not self._mask & _bits(first, columns):
                 self._blocks[first] = columns
-                self._mask |= _bits(first, columns)
+                self._set(self._mask | _bits(first, columns))
                 return first
         return None
 
@@ -67,7 +72,11 @@ class TensorMemory:
                 f"tcgen05.dealloc of {columns} columns at {address:#x}: not an allocation; {self._listing()}"
             )
         del self._blocks[first]
-        self._mask &= ~_bits(first, columns)
+        self._set(self._mask & ~_bits(first, columns))
+
+    def _set(self, mask: int) -> None:
+        self._mask = mask
+        self.held[0] = sum(1 << k for k in range(COLUMNS // LEAST_COLUMNS) if mask >> LEAST_COLUMNS * k & 1)
 
     def relinquish(self) -> None:
         """Give up the right to allocate; a later `alloc` of this CTA is illegal."""

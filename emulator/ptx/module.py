@@ -107,7 +107,8 @@ Operand = Reg | Imm | Special | Symbol | Address | TensorAddress | Vector | Pair
 
 @dataclass(frozen=True)
 class Instruction:
-    """One static instruction. `opcode` is the dotted opcode with all modifiers, as written (`add.rn.f32x2`).
+    """One static instruction. `opcode` is the dotted opcode with all modifiers, as written (`add.rn.f32x2`). `serial`:
+    an asynchronous operation that must complete at issue (the parser never sets it).
 
     The operands of every `call` are: a `Vector` of returns, the callee (`Symbol`, or `Reg` if indirect), a `Vector` of
     arguments (both may be empty), and for an indirect call the `Symbol` of its prototype or a `Vector` of the
@@ -120,6 +121,7 @@ class Instruction:
     line: int
     text: str
     loc: tuple[str, int] | None = None
+    serial: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from emulator.errors import IllegalInstruction
 from emulator.memory.globals import GlobalMemory
 from emulator.memory.shared import SharedMemory
@@ -36,6 +38,14 @@ def store(source: SharedMemory, offset: int, memory: GlobalMemory, address: int,
     check("bulk copy", nbytes, address, offset)
     target = memory.view(address, nbytes, write=True, what="bulk copy write")
     target[:] = source.bytes(offset, nbytes, "bulk copy")
+
+
+def store_some(source: SharedMemory, offset: int, memory: GlobalMemory, address: int, nbytes: int, chosen: int) -> None:
+    """Shared to global memory; bit i of the 16-bit `chosen` says whether byte i of every 16 is copied."""
+    check("bulk copy", nbytes, address, offset)
+    target = memory.view(address, nbytes, write=True, what="bulk copy write")
+    pick = np.tile([bool(chosen >> i & 1) for i in range(ALIGN)], nbytes // ALIGN)
+    target[pick] = source.bytes(offset, nbytes, "bulk copy")[pick]
 
 
 def reduce(

@@ -7,11 +7,32 @@ complement; bit 42 = 0; [62:43] = 2^20 - pending (0: nothing pending, waiting fo
 
 from __future__ import annotations
 
+from array import array
+from typing import Any
+
 from emulator.errors import BarrierFault
 
 MAX_COUNT = (1 << 20) - 1
 _FIELD = 1 << 20
+ROW = ("live", "phase", "pending", "expected", "tx", "completions", "spent", "unused")
+"""The words (32 bits, signed) of a barrier's state, for code that reads it where it lies. `live` is 0 where there is no
+barrier."""
+
+ROW_BYTES = 4 * len(ROW)
 _TX_MASK = (1 << 21) - 1
+
+
+def _word(name: str, doc: str) -> Any:
+    """A property that is a word of the row."""
+    place = ROW.index(name)
+
+    def get(self: Mbarrier) -> int:
+        return self.row[place]
+
+    def put(self: Mbarrier, value: int) -> None:
+        self.row[place] = value
+
+    return property(get, put, doc=doc)
 
 
 class Mbarrier:
@@ -23,18 +44,25 @@ class Mbarrier:
     expected count to 0 completes the phase and leaves a barrier that no arrival may touch again.
     """
 
-    __slots__ = ("address", "completions", "expected", "pending", "phase", "spent", "tx")
+    __slots__ = ("address", "row")
 
     def __init__(self, count: int, address: int = 0) -> None:
         self.address = address
         if not 1 <= count <= MAX_COUNT:
             raise BarrierFault(f"{self._name()}: init with count {count}; allowed: 1..{MAX_COUNT}")
-        self.phase = 0
-        self.pending = count
-        self.expected = count
-        self.tx = 0
-        self.completions = 0
-        self.spent = False
+        self.row: array[int] | memoryview = array("i", (1, 0, count, count, 0, 0, 0, 0))
+
+    def move(self, row: array[int] | memoryview) -> None:
+        """Keep the state in another row from now on."""
+        row[:] = array("i", self.row)
+        self.row = row
+
+    phase = _word("phase", "0 or 1, the bit of the current phase.")
+    pending = _word("pending", "Arrivals still to come in this phase.")
+    expected = _word("expected", "Arrivals of the next phase.")
+    tx = _word("tx", "Bytes completed minus bytes expected.")
+    completions = _word("completions", "Phases completed.")
+    spent = _word("spent", "1 once the expected count has dropped to 0.")
 
     def arrive(self, count: int = 1, complete: bool = True) -> int:
         """Arrive `count` times; returns the token. `complete=False` is `.noComplete`: it must not end the phase."""

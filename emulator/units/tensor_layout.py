@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.errors import IllegalInstruction
-from emulator.memory.tmem import TensorMemory
+from emulator.memory.tmem import COLUMNS, TensorMemory
 
 I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
@@ -40,6 +40,11 @@ class RegisterMap:
     column: I64
     packed: bool
     straight: bool
+
+    @property
+    def height(self) -> int:
+        """How many lanes of tensor memory the access reaches."""
+        return 32 if self.straight else int(self.lane.max()) + 1
 
     def load(self, tensor: TensorMemory, lane0: int, column0: int) -> U32:
         """Registers uint32 [registers, 32] of tcgen05.ld."""
@@ -75,6 +80,8 @@ def register_map(shape: str, num: int, half_split_offset: int = 0, packed16: boo
     per_step = _PER_STEP[shape]
     if num < 1 or num & (num - 1) or num * per_step > 128:
         raise ValueError(f"tcgen05 {shape}.x{num}: allowed: powers of two up to x{128 // per_step}")
+    if not 0 <= half_split_offset < COLUMNS:
+        raise ValueError(f"tcgen05 {shape}: halves {half_split_offset} columns apart; allowed: 0..{COLUMNS - 1}")
     t, r = np.arange(32)[None, :], np.arange(num * per_step)[:, None]
     step = 2 if packed16 else 1
     if shape == "32x32b":

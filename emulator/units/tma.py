@@ -120,7 +120,7 @@ def load_gather4(tmap: TensorMap, coords: Sequence[int], gmem: GlobalMemory) -> 
     """tile::gather4: coords = (inner, row0, row1, row2, row3) of a 2-d map whose box has one row; gives 4 rows."""
     shape, first, rows = _four_rows(tmap, coords, "gather4")
     inside = (rows >= 0) & (rows < tmap.dims[1])
-    addresses = tmap.address + first + rows * tmap.strides[0]
+    addresses = _wrapped(tmap.address + first) + rows * tmap.strides[0]
     return _load_rows(tmap, shape, gmem, addresses, None if inside.all() else inside, first)
 
 
@@ -192,7 +192,7 @@ def store_scatter4(tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, o
         raise IllegalInstruction(f"tensor store at negative coordinates {tuple(coords)}")
     data = smem.u128.take(granules(shape, smem, offset, 4)).view(np.uint8)
     inside = rows < tmap.dims[1]
-    addresses = tmap.address + first + rows * tmap.strides[0]
+    addresses = _wrapped(tmap.address + first) + rows * tmap.strides[0]
     _put_rows(tmap, shape, gmem, addresses, None if inside.all() else inside, first, data, None)
 
 
@@ -261,8 +261,14 @@ def _inner_start(tmap: TensorMap, coords: Sequence[int], what: str) -> int:
 
 
 def _row_addresses(tmap: TensorMap, shape: Geometry, coords: Sequence[int], first: int) -> I64:
-    base = tmap.address + first + sum(c * s for c, s in zip(coords[1:], tmap.strides, strict=True))
-    return shape.distance + base
+    return shape.distance + _wrapped(
+        tmap.address + first + sum(c * s for c, s in zip(coords[1:], tmap.strides, strict=True))
+    )
+
+
+def _wrapped(address: int) -> int:
+    """Addresses are sums of 64 bits: what a wild coordinate or map gives is in no tensor, but is a number."""
+    return (address + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _rows_inside(tmap: TensorMap, shape: Geometry, coords: Sequence[int]) -> Mask | None:

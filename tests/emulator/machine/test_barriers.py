@@ -37,6 +37,29 @@ def test_producers_arrive_and_consumers_wait_on_a_named_barrier():
     assert set(out[:32].tolist()) == {63}
 
 
+@pytest.mark.parametrize("policy", ["in_order", "latest", "random"])
+@pytest.mark.parametrize("late", [0, 40])
+def test_a_barrier_of_the_whole_cta_does_not_wait_for_warps_that_have_ended(policy, late):
+    """Warps 1 and 2 end before the second barrier, at once or long after the others have arrived there."""
+    out = np.zeros(128, np.uint32)
+    spin = f"mov.u32 %r20, 0; S: add.u32 %r20, %r20, 1; setp.lt.u32 %p3, %r20, {late * 64}; @%p3 bra S;"
+    body = (
+        MY_WORD
+        + f"""
+    bar.sync 0; shr.u32 %r5, %r1, 5; setp.eq.u32 %p1, %r5, 1; setp.eq.u32 %p2, %r5, 2; or.pred %p1, %p1, %p2;
+    @!%p1 bra STAY; {spin} exit;
+    STAY: barrier.sync 0; st.global.u32 [%rd30], 1; ret;"""
+    )
+    Arena(out=out).run(body, block=128, policy=policy)
+    assert out.reshape(4, 32).sum(1).tolist() == [32, 0, 0, 32]
+
+
+def test_a_barrier_with_a_count_waits_for_warps_that_have_ended():
+    body = MY_WORD + "setp.lt.u32 %p1, %r1, 32; @%p1 bra STAY; exit; STAY: bar.sync 0, 64; ret;"
+    with pytest.raises(Deadlock, match="barrier 0: 32 of 64 threads have arrived"):
+        Arena(out=np.zeros(64, np.uint32)).run(body, block=64)
+
+
 def test_a_barrier_reduces_a_predicate():
     out = np.zeros(64, np.uint32)
     body = MY_WORD + "setp.lt.u32 %p1, %r1, 40; bar.red.popc.u32 %r5, 1, 64, %p1; st.global.u32 [%rd30], %r5; ret;"

@@ -103,3 +103,14 @@ def test_printf_prints_lane_after_lane():
     ret;"""
     launch = Arena(out=np.zeros(1, np.uint32)).run(body, declarations=declare)
     assert launch.output == "hi 0 0.00\nhi 1 1.00\n"
+
+
+def test_an_atomic_may_have_its_scope_behind_its_space():
+    out = np.zeros(3, np.uint32)
+    body = """
+    mov.u32 %r1, %laneid; mov.u32 %r6, tile; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO; st.shared.v2.u32 [%r6], {7, 3};
+    GO: bar.warp.sync -1; add.u32 %r2, %r1, 5; atom.shared.cta.min.u32 %r3, [%r6], %r2;
+    atom.relaxed.shared::cta.cta.max.s32 %r4, [%r6+4], %r1; red.global.gpu.add.u32 [%rd1+8], 1;
+    bar.warp.sync -1; ld.shared.v2.u32 {%r8,%r9}, [%r6]; st.global.v2.u32 [%rd1], {%r8,%r9}; ret;"""
+    Arena(out=out).run(body, declarations=".shared .align 16 .b8 tile[16];")
+    assert out.tolist() == [5, 31, 32]

@@ -1,6 +1,5 @@
 """Names inside nested scopes."""
 
-
 import pytest
 
 from emulator.errors import PtxSyntaxError
