@@ -7,6 +7,7 @@ verdict alone says little.
 from __future__ import annotations
 
 import linecache
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,8 +67,12 @@ def _flat(value: Any) -> np.ndarray | None:
     return None
 
 
+_JUDGES = re.compile(r"assert\b|\w*(diff|err)\w* *=")
+
+
 class _Asserted(TorchFunctionMode):
-    """Notes `(actual - expected).abs()` where a line of code begins with `assert`, once a line."""
+    """Notes `(actual - expected).abs()` in lines that assert something about it or name it a difference or an error:
+    the first on each line."""
 
     def __init__(self, found: list[Comparison]) -> None:
         super().__init__()
@@ -86,12 +91,12 @@ class _Asserted(TorchFunctionMode):
 
 
 def _asserting(frame: FrameType) -> tuple[str, int] | None:
-    """File and line of the code outside torch that is running, if it is an assertion about an absolute difference."""
+    """File and line of the code outside torch that is running, if that line judges an absolute difference."""
     while frame.f_back and "/torch/" in frame.f_code.co_filename:
         frame = frame.f_back
     place = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(*place).strip()
-    return place if text.startswith("assert ") and ".abs()" in text else None
+    return place if ".abs()" in text and _JUDGES.match(text) else None
 
 
 @contextmanager

@@ -10,11 +10,9 @@ Row = tuple[Case, Outcome]
 _HEADER = """# Kernels of NVIDIA's examples on the emulator
 
 `python -m conformance --cutlass DIR` wrote this page: the CuTe DSL examples of a CUTLASS checkout ({commit}),
-unchanged,
-with nvidia-cutlass-dsl {dsl}. No GPU took part. *Verdict* is the script's own. cos, rel_rms and max error are ours,
-taken
-where the script compares its output with its reference: the worst of all its comparisons; – means that it compares by
-other means. Benchmarks are left out. Block-scaled references, which torch computes on GPUs only, are ours
+unchanged, with nvidia-cutlass-dsl {dsl}. No GPU took part. *Verdict* is the script's. cos, rel_rms and max error are
+ours, taken where the script compares its output with its reference: the worst of all its comparisons; – means that it
+compares by other means. Benchmarks are left out. Block-scaled references, which torch computes on GPUs only, are ours
 (`conformance/stand_ins.py`).
 
 {summary}

@@ -186,6 +186,9 @@ class LlvmBlock(Sources):
             chosen = self.raw(f"and i32 {word}, %lanes.word")
             old = self.raw(f"and i32 {self.raw(f'load i32, ptr {place}, align 4')}, %lanes.others")
             self.emit(f"store i32 {self.raw(f'or i32 {chosen}, {old}')}, ptr {place}, align 4")
+        elif slot in self.frame.paired:
+            for half, part in enumerate(self.unpack(value, 2)):
+                self._merge(self.bits(part, "u32"), at + 4 * LANES * half)
         else:
             self._merge(self.bits(value, f"u{WIDTH[value.type]}"), at)
 
@@ -240,6 +243,9 @@ class LlvmBlock(Sources):
             if reg.type == "pred":
                 word = self.raw(f"load i32, ptr {self.address('%registers', at)}, align 4")
                 found = self.value(f"bitcast i32 {word} to <{LANES} x i1>", "pred")
+            elif reg.slot in self.frame.paired:
+                halves = [self.load("u32", "%registers", at + 4 * LANES * half) for half in (0, 1)]
+                found = W(None, "u64", halves)
             else:
                 found = self.load(f"u{TYPES[reg.type].bits}", "%registers", at)
             self.environment[reg.slot] = found

@@ -303,18 +303,25 @@ class LlvmBuilder(LlvmBlock):
             self.open(called)
         fast = frame.fast.get(handler)
         shortcut = None if fast is None else fast(self, arguments, results)
+        guard = None if shortcut is None else shortcut.guard
+        inside = guard is not None
         if shortcut is not None:
-            slow = frame.label("s")
-            finished, arguments = shortcut
-            self.emit(f"br i1 {finished}, label %{done}, label %{slow}")
-            self.open(slow)
-        guard = None if pure or self.guard is None else self.keep(self.guard).offset
+            slow = "stop" if inside else frame.label("s")
+            arguments = shortcut.arguments
+            self.emit(f"br i1 {shortcut.done}, label %{done}, label %{slow}")
+            if not inside:
+                self.open(slow)
+        if self.guard is None or pure:
+            guard = None
+        elif not inside:
+            guard = self.keep(self.guard).offset
         kept = tuple(self._keep(a) for a in arguments)
         number = len(frame.effects)
         single = isinstance(out, str)
         frame.effects.append(Effect(handler, self.index, self.block, guard, kept, results, single, blocking, pure))
-        answer = self.raw(f"call i32 %callback(i32 {number})")
-        self.emit(f"br i1 {self.raw(f'icmp eq i32 {answer}, 0')}, label %{done}, label %stop")
+        if not inside:
+            answer = self.raw(f"call i32 %callback(i32 {number})")
+            self.emit(f"br i1 {self.raw(f'icmp eq i32 {answer}, 0')}, label %{done}, label %stop")
         self.open(done)
         values = [self.load(k.type, "%scratch", k.offset) for k in results]
         return values[0] if single else values if out else None

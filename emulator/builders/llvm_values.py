@@ -89,6 +89,17 @@ class Effect:
     pure: bool
 
 
+@dataclass(frozen=True)
+class Shortcut:
+    """Native code in front of a handler. `done`: an i1 that says that there is nothing left to do; `arguments`: the
+    handler's, of which some may be `Kept` now. With `guard`, the native code itself has called Python where it could
+    not do the work, and left the executing lanes at that place; false means then that Python said stop."""
+
+    done: str
+    arguments: Sequence[Any]
+    guard: int | None = None
+
+
 class W:
     """A value: its IR name or literal (None while it is in parts), its type, and whether it may hold a NaN that is not
     canonical. `constant` holds the bits of a literal."""
@@ -118,10 +129,13 @@ def literal(type: str, bits: int) -> str:
 class Frame:
     """What all blocks of a kernel share: the text, the places of registers, scratch and constants, the effects.
 
+    `paired` are the slots of 64-bit registers that mostly hold two words: all low words lie before all high ones.
+
     `fast` maps handlers to printers of native code that may do the handler's work, see `LlvmBuilder.effect`.
     """
 
     register_types: Sequence[str]
+    paired: frozenset[int] = frozenset()
     fast: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     count: int = 0

@@ -32,6 +32,7 @@ class Sources:
     bits: Any
     resize: Any
     add: Any
+    cmp: Any
     not_: Any
 
     def source(self, operand: Operand, type: str) -> Any:
@@ -45,6 +46,8 @@ class Sources:
             if operand.name not in SPECIALS:
                 raise Unsupported(f"special register %{operand.name} is not implemented")
             value = self.special(operand.name)
+            if type == "pred":
+                return self.cmp("ne", value, self.const(value.type, 0))
             return self.bits(self.resize(value, f"u{WIDTH[type]}"), type)
         if isinstance(operand, Symbol):
             return self.bits(self.symbol(operand.name, f"u{WIDTH[type]}"), type)

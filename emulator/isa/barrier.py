@@ -11,7 +11,7 @@ from emulator.errors import BarrierFault
 from emulator.events import Synchronise
 from emulator.isa.operands import write
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike, ballot
+from emulator.isa.warplike import EVERYBODY, WarpLike, ballot, first_lane
 from emulator.ptx.module import Instruction
 
 
@@ -143,8 +143,8 @@ def _warp_sync(warp: WarpLike, mask: np.ndarray, members: np.ndarray) -> np.ndar
 
 @op("barrier.cluster.arrive[.sem:release|relaxed][.aligned]", section="9.7.13.4", starts_block=True)
 def cluster_arrive(b: Any, i: Instruction, m: Modifiers) -> None:
-    """Arrive at the cluster barrier; lanes arrive together."""
-    b.blocking(_cluster_arrive, m["sem"] or "release", out="pred")
+    """Arrive at the cluster barrier; with `.aligned` the lanes of the warp together, else each for itself."""
+    b.blocking(_cluster_arrive, m["sem"] or "release", m["aligned"], out="pred")
 
 
 @op("barrier.cluster.wait[.acquire][.aligned]", section="9.7.13.4", starts_block=True)
@@ -153,25 +153,28 @@ def cluster_wait(b: Any, i: Instruction, m: Modifiers) -> None:
     b.blocking(_cluster_wait, out="pred")
 
 
-def _cluster_arrive(warp: WarpLike, mask: np.ndarray, semantics: str) -> np.ndarray | None:
-    if warp.converge(mask, np.full(32, 0xFFFFFFFF, np.uint32)) is None:
+def _cluster_arrive(warp: WarpLike, mask: np.ndarray, semantics: str, aligned: bool) -> np.ndarray | None:
+    if aligned and warp.converge(mask, EVERYBODY) is None:
         return None
-    warp.cluster_arrivals += 1
+    warp.cluster_arrivals[mask] += 1
+    if (warp.cluster_arrivals > warp.cluster_waits + 1).any():
+        raise BarrierFault("barrier.cluster.arrive for the second time without a wait")
     warp.progress()
     if warp.bus.on:
-        warp.bus.publish(Synchronise(warp.id, f"barrier.cluster.arrive.{semantics}", (0, 0), (warp.cluster_arrivals,)))
+        number = int(warp.cluster_arrivals[first_lane(mask)])
+        warp.bus.publish(Synchronise(warp.id, f"barrier.cluster.arrive.{semantics}", (0, 0), (number,)))
     return mask
 
 
 def _cluster_wait(warp: WarpLike, mask: np.ndarray) -> np.ndarray | None:
-    wanted = warp.cluster_waits + 1
-    if warp.cluster_arrivals < wanted:
+    wanted = int(warp.cluster_waits[mask].max()) + 1
+    if (warp.cluster_arrivals[mask] < wanted).any():
         raise BarrierFault("barrier.cluster.wait without an arrive before it")
-    late = [w for w in warp.cluster.warps if not w.done and w.cluster_arrivals < wanted]
+    late = [w for w in warp.cluster.warps if not w.done and (w.cluster_arrivals[w.live] < wanted).any()]
     if late:
         names = ", ".join(f"CTA {w.cta.rank} warp {w.index}" for w in late[:4])
         return warp.wait(f"the cluster barrier: {len(late)} warp(s) have not arrived ({names})", None)
-    warp.cluster_waits = wanted
+    warp.cluster_waits[mask] = wanted
     if warp.bus.on:
         warp.bus.publish(Synchronise(warp.id, "barrier.cluster.wait", (0, 0), (wanted,)))
     return mask

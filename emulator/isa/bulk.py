@@ -13,7 +13,7 @@ from emulator.events import Access
 from emulator.isa.memory import address_of, shared_memory
 from emulator.isa.operands import immediate
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike
+from emulator.isa.warplike import WarpLike, lanes_in
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Instruction
 from emulator.units import bulk as unit
@@ -36,9 +36,24 @@ def peer(b: Any, i: Instruction, m: Modifiers) -> None:
     _issue_load(b, i, "shared", None)
 
 
-def _issue_load(b: Any, i: Instruction, space: str, multicast: Any) -> None:
+_PEER_REDUCTION = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+
+
+@op(
+    f"{_PEER_REDUCTION}.op:add.type:u32|s32|u64",
+    f"{_PEER_REDUCTION}.op:min|max.type:u32|s32",
+    f"{_PEER_REDUCTION}.op:inc|dec.type:u32",
+    f"{_PEER_REDUCTION}.op:and|or|xor.type:b32",
+    section="9.7.9.25.4.2",
+)
+def reduce_peer(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Reduce elements of this CTA's shared memory into a peer's."""
+    _issue_load(b, i, "shared", None, (m["op"], m["type"]))
+
+
+def _issue_load(b: Any, i: Instruction, space: str, multicast: Any, reduction: tuple[str, ...] = ()) -> None:
     places = [address_of(b, i.operands[k], s) for k, s in ((0, "shared"), (1, space), (3, "shared"))]
-    b.effect(_load, *places, b.operand(i, 2, "u32"), multicast, space)
+    b.effect(_load, *places, b.operand(i, 2, "u32"), multicast, space, reduction)
 
 
 def _load(
@@ -50,18 +65,26 @@ def _load(
     size: np.ndarray,
     multicast: np.ndarray | None,
     space: str,
+    reduction: tuple[str, ...],
 ) -> None:
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         rank, offset = split_address(int(destination[lane]))
         signal_rank, signal = split_address(int(barrier[lane]))
         targets = [(rank, signal_rank)]
         if multicast is not None:
             targets = [(r, r) for r in range(len(warp.cluster.ctas)) if int(multicast[lane]) >> r & 1]
-        _start_load(warp, int(source[lane]), int(size[lane]), space, offset, signal, targets)
+        _start_load(warp, int(source[lane]), int(size[lane]), space, offset, signal, targets, reduction)
 
 
 def _start_load(
-    warp: WarpLike, start: int, size: int, space: str, offset: int, signal: int, targets: list[tuple[int, int]]
+    warp: WarpLike,
+    start: int,
+    size: int,
+    space: str,
+    offset: int,
+    signal: int,
+    targets: list[tuple[int, int]],
+    reduction: tuple[str, ...],
 ) -> None:
     ctas = warp.cluster.ctas
     barriers = [ctas[r].mbarrier(signal) for _, r in targets]
@@ -72,7 +95,7 @@ def _start_load(
                 unit.load(warp.memory, start, ctas[rank].shared, offset, size)
             else:
                 owner, at = split_address(start)
-                unit.peer(ctas[owner].shared, at, ctas[rank].shared, offset, size)
+                unit.peer(ctas[owner].shared, at, ctas[rank].shared, offset, size, *reduction)
             if warp.bus.on:
                 written = np.array([offset])
                 warp.bus.publish(Access(warp.id, "shared", "write", "async", written, size, rank, number))
@@ -118,7 +141,7 @@ def _store(
     more: tuple[Any, ...],
     chosen: np.ndarray | None,
 ) -> None:
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         rank, offset = split_address(int(source[lane]))
         n = int(size[lane])
         place = (warp.cluster.ctas[rank].shared, offset, warp.memory, int(destination[lane]), n)
@@ -167,7 +190,7 @@ def fill(b: Any, i: Instruction, m: Modifiers) -> None:
 
 def _fill(warp: WarpLike, mask: np.ndarray, address: np.ndarray, size: np.ndarray) -> None:
     places = warp.shared(address)
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         rank, offset = split_address(int(places[lane]))
         nbytes = int(size[lane])
         if nbytes % 8 or nbytes > 1 << 24:

@@ -42,6 +42,7 @@ TABLE = (
     Evidence(
         r"cp\.reduce\.async\.bulk\.global", DOCUMENTATION, "same reductions as the tensor form, which were captured"
     ),
+    Evidence(r"cp\.reduce\.async\.bulk\.shared", DOCUMENTATION),
     Evidence(r"cp\.async\.wait_all", DOCUMENTATION),
     Evidence(r"cp\.async\.(cop|commit_group|wait_group|mbarrier)", KERNELS),
     Evidence(r"cp\.async\.bulk\.prefetch\.L2", KERNELS, "no effect"),

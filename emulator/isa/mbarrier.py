@@ -12,7 +12,7 @@ from emulator.events import Synchronise
 from emulator.isa.memory import address_of
 from emulator.isa.operands import write
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike, first_lane
+from emulator.isa.warplike import WarpLike, alike, first_lane, lanes_in
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Address, Instruction, Sink
 from emulator.units.mbarrier import Mbarrier, pending_count
@@ -29,7 +29,7 @@ def barrier_at(warp: WarpLike, address: int) -> tuple[tuple[int, int], Mbarrier]
 
 def _lanes(warp: WarpLike, mask: np.ndarray, address: np.ndarray) -> Iterator[tuple[int, tuple[int, int], Mbarrier]]:
     shared = warp.shared(address)
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         yield lane, *barrier_at(warp, int(shared[lane]))
 
 
@@ -47,7 +47,7 @@ def init(b: Any, i: Instruction, m: Modifiers) -> None:
 
 def _init(warp: WarpLike, mask: np.ndarray, address: np.ndarray, count: np.ndarray) -> None:
     shared = warp.shared(address)
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         rank, offset = split_address(int(shared[lane]))
         cta = warp.cluster.ctas[rank]
         cta.shared.check_range(offset, 8, "mbarrier.init")
@@ -145,7 +145,7 @@ def wait(b: Any, i: Instruction, m: Modifiers) -> None:
 def _wait(warp: WarpLike, mask: np.ndarray, address: np.ndarray, phase: np.ndarray, parity: bool, suspend: bool) -> Any:
     shared = warp.shared(address)
     lane = first_lane(mask)
-    uniform = (shared[mask] == shared[lane]).all() and (phase[mask] == phase[lane]).all()
+    uniform = alike(shared, mask) and alike(phase, mask)
     answers = np.zeros(32, np.bool_)
     for n in [lane] if uniform else np.flatnonzero(mask).tolist():
         key, barrier = barrier_at(warp, int(shared[n]))

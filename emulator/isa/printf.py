@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from emulator.errors import Trap
+from emulator.errors import IllegalInstruction, Trap
 
 _SPEC = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<precision>\.\d+)?"
     r"(?P<length>hh|h|ll|l|z|t|j|L)?(?P<kind>[diouxXcsaAeEfFgGp%])"
 )
+
+_WIDEST = 1023
+"""Width and precision of one conversion: a limit of the emulator, so that a damaged format cannot fill the memory."""
 
 
 def vprintf(
@@ -79,11 +82,16 @@ def _argument(match: re.Match[str], memory: Any, place: int) -> tuple[Any, int]:
 
 def _format(match: re.Match[str], value: Any) -> str:
     flags, width, precision = match["flags"], match["width"], match["precision"] or ""
+    if int(width or 0) > _WIDEST or int(precision[1:] or 0) > _WIDEST:
+        raise IllegalInstruction(f"printf of {match.group()}: at most {_WIDEST} characters")
     kind = {"i": "d", "u": "d", "p": "x", "c": "s"}.get(match["kind"], match["kind"])
     if match["kind"] == "c":
         value = chr(value & 0xFF)
     if kind in "aA":
         return float(value).hex()
+    if kind == "o" and "#" in flags:
+        # C puts a zero in front where Python writes 0o.
+        return f"%{flags.replace('#', '')}{width}s" % f"0{value:o}"
     return f"%{flags}{'#' if match['kind'] == 'p' else ''}{width}{precision}{kind}" % value
 
 

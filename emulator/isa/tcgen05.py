@@ -12,7 +12,7 @@ from emulator.events import Access, Synchronise, TensorAllocation
 from emulator.isa.memory import address_of, items
 from emulator.isa.operands import immediate, write
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike, first_lane
+from emulator.isa.warplike import WarpLike, first_lane, lanes_in
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Address, Instruction, Operand, Vector
 from emulator.units import tcgen05 as unit
@@ -226,7 +226,7 @@ def commit(b: Any, i: Instruction, m: Modifiers) -> None:
 
 
 def _commit(warp: WarpLike, mask: np.ndarray, address: np.ndarray, multicast: np.ndarray | None, pair: bool) -> None:
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         rank, offset = split_address(int(warp.shared(address)[lane]))
         ranks = [rank]
         if multicast is not None:
@@ -274,7 +274,7 @@ def _copy(
     format: str | None,
 ) -> None:
     ctas = _ctas(warp, pair)
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         to, source = int(address[lane]), int(descriptor[lane])
 
         def complete(number: int, to: int = to, source: int = source) -> None:
@@ -366,7 +366,7 @@ def _mma(
     ctas = _ctas(warp, form.pair)
     places = [(cta.shared, cta.tensor) for cta in ctas]
     mode = warp.cluster.grid.arithmetic
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         off = None if disable is None else [int(x[lane]) for x in disable]
         sf = None if scales is None else (int(scales[0][lane]), int(scales[1][lane]))
         product = unit.Product(

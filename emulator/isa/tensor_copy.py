@@ -13,7 +13,7 @@ from emulator.errors import IllegalInstruction
 from emulator.events import Access
 from emulator.isa.memory import address_of
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike
+from emulator.isa.warplike import WarpLike, lanes_in
 from emulator.memory.shared import split_address
 from emulator.memory.tensormap import TensorMap
 from emulator.ptx.module import Instruction, TensorAddress
@@ -76,7 +76,7 @@ def _load(
     pair: bool,
     read: Callable[..., Any],
 ) -> None:
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         tmap = tensor_map(warp, int(where[lane]))
         at = [int(c[lane]) for c in coords]
         rank, offset = split_address(int(destination[lane]))
@@ -153,7 +153,7 @@ def _store(
     kind: str,
     more: tuple[str, ...],
 ) -> None:
-    for lane in np.flatnonzero(mask).tolist():
+    for lane in lanes_in(mask):
         tmap = tensor_map(warp, int(where[lane]))
         at = [int(c[lane]) for c in coords]
         rank, offset = split_address(int(source[lane]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,8 +28,8 @@ class WarpLike(Protocol):
     give_up: bool
     yielding: bool
     async_groups: Any
-    cluster_arrivals: int
-    cluster_waits: int
+    cluster_arrivals: np.ndarray
+    cluster_waits: np.ndarray
     slept: int
 
     def converge(self, mask: np.ndarray, members: np.ndarray) -> bool | None:
@@ -59,6 +60,23 @@ class WarpLike(Protocol):
 def ballot(mask: np.ndarray) -> int:
     """A bool[32] as a 32-bit integer, lane 0 lowest."""
     return int(np.packbits(mask, bitorder="little").view(np.uint32)[0])
+
+
+@lru_cache(1024)
+def _numbers(mask: bytes) -> tuple[int, ...]:
+    return tuple(lane for lane, executes in enumerate(mask) if executes)
+
+
+def lanes_in(mask: np.ndarray) -> tuple[int, ...]:
+    """The numbers of the executing lanes, lowest first."""
+    return _numbers(mask.tobytes())
+
+
+def alike(values: np.ndarray, mask: np.ndarray) -> bool:
+    """Whether all executing lanes hold the same value."""
+    lanes = lanes_in(mask)
+    raw = (values if len(lanes) == values.size else values[mask]).tobytes()
+    return raw == raw[: values.itemsize] * len(lanes)
 
 
 def first_lane(mask: np.ndarray) -> int:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from emulator.machine.grid import Grid
 
 
+_UNUSED = np.random.default_rng(0)
+
+
 class Ctas(list[Cta]):
     """The CTAs of a cluster by rank. Ranks come out of shared::cluster addresses, which a kernel may compute
     wrongly."""
@@ -35,9 +38,9 @@ class Cluster:
         self.grid = grid
         self.origin = origin
         self.number = number
-        seed = np.random.default_rng([grid.seed, number])
-        self.in_flight = InFlight(grid.policy, seed, self._finished)
-        self.random = seed
+        # Making a generator takes longer than a small CTA runs.
+        self.random = np.random.default_rng([grid.seed, number]) if grid.policy == "random" else _UNUSED
+        self.in_flight = InFlight(grid.policy, self.random, self._finished)
         cx, cy, cz = grid.cluster
         positions = [(i, j, k) for k in range(cz) for j in range(cy) for i in range(cx)]
         self.ctas = Ctas(
@@ -48,7 +51,6 @@ class Cluster:
             if cta.native is not None:
                 cta.native.join([c.native for c in self.ctas])
         self.warps = [w for c in self.ctas for w in c.warps]
-        self.cluster_arrivals: dict[int, int] = {}
 
     def start(
         self,

@@ -21,6 +21,9 @@ from emulator.ptx.module import Function, Module
 Triple = tuple[int, int, int]
 ARITHMETIC = ("fast", "exact")
 ENGINES = ("numpy", "llvm")
+KEPT = 64
+"""Translated programs that are remembered."""
+
 _PROGRAMS: dict[tuple[int, str, str], tuple[Module, Blocks]] = {}
 
 
@@ -62,7 +65,7 @@ def run(
     listeners: Sequence[Listener] = (),
     watchdog: int = 2_000_000_000,
     multiprocessors: int = 148,
-    engine: str = "numpy",
+    engine: str = "llvm",
 ) -> Launch:
     """Execute `entry` over the whole grid and return when it has ended.
 
@@ -116,13 +119,16 @@ def run(
     )
 
 
-def translate(module: Module, entry: str, watched: bool = False, engine: str = "numpy") -> Blocks:
-    """The program of an entry; one module is translated once for every engine."""
+def translate(module: Module, entry: str, watched: bool = False, engine: str = "llvm") -> Blocks:
+    """The program of an entry; the latest modules are translated once for every engine."""
     kind = "watched" if watched else engine
     key = (id(module), entry, kind)
-    if key not in _PROGRAMS:
-        _PROGRAMS[key] = (module, _translated(module, entry, kind))
-    return _PROGRAMS[key][1]
+    # The module is remembered too, or another one could get its id.
+    found = _PROGRAMS.pop(key, None) or (module, _translated(module, entry, kind))
+    _PROGRAMS[key] = found
+    if len(_PROGRAMS) > KEPT:
+        del _PROGRAMS[next(iter(_PROGRAMS))]
+    return found[1]
 
 
 def _translated(module: Module, entry: str, kind: str) -> Blocks:

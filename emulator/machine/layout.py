@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from emulator.errors import LaunchError
 from emulator.memory.globals import GlobalMemory
 from emulator.memory.spaces import SHARED_RESERVED
 from emulator.ptx.module import Function, Module, Variable
+
+VARIABLE_CAPACITY = 1 << 31
+"""Largest variable of a module: a limit of the emulator, which gives every byte a value before the launch."""
 
 DYNAMIC_ALIGN = 1024
 """Kernels that swizzle by 128 bytes assume that dynamic shared memory starts at a multiple of 1024."""
@@ -63,6 +67,8 @@ def place_globals(module: Module, memory: GlobalMemory) -> dict[str, int]:
 
 
 def _place(variable: Variable, memory: GlobalMemory) -> int:
+    if variable.nbytes > VARIABLE_CAPACITY:
+        raise LaunchError(f"variable {variable.name}: {variable.nbytes} bytes; at most {VARIABLE_CAPACITY} here")
     region = memory.allocate(max(variable.nbytes, 1), f"{variable.space} variable {variable.name}", fill=0)
     if variable.init:
         memory.view(region.address, len(variable.init), write=True)[:] = memoryview(variable.init)

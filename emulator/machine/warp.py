@@ -52,8 +52,8 @@ class Warp:
         self.waits_for: Any = None
         self.give_up = False
         self.arrived: dict[Any, int] = {}
-        self.cluster_arrivals = 0
-        self.cluster_waits = 0
+        self.cluster_arrivals = np.zeros(32, np.int64)
+        self.cluster_waits = np.zeros(32, np.int64)
         self.yielding = False
         self.registers = list(self.program.initial_registers)
         self.slept = 0

@@ -26,7 +26,7 @@ def join_address(lane: int, column: int) -> int:
 
 
 class TensorMemory:
-    """`words` uint32 [128 lanes, 512 columns], every word 0xFFFFFFFF until written; `floats` are the same as float32.
+    """`words` uint32 [128 lanes, 512 columns], every word 0xFFFFFFFF until written; `floats` is the same as float32.
 
     Allocation is by columns, all 128 lanes at once: a power of two from 32 to 512. A request that does not fit now
     returns None: the instruction blocks until another warp frees columns. Columns are handed out first fit at a

@@ -27,10 +27,13 @@ def load(memory: GlobalMemory, address: int, target: SharedMemory, offset: int, 
     target.bytes(offset, nbytes, "bulk copy")[:] = memory.view(address, nbytes, what="bulk copy read")
 
 
-def peer(source: SharedMemory, start: int, target: SharedMemory, offset: int, nbytes: int) -> None:
-    """Shared memory of one CTA to that of another."""
+def peer(
+    source: SharedMemory, start: int, target: SharedMemory, offset: int, nbytes: int, op: str = "", kind: str = ""
+) -> None:
+    """Shared memory of one CTA to that of another: copied, or with `op` reduced on elements of PTX type `kind`."""
     check("bulk copy", nbytes, start, offset)
-    target.bytes(offset, nbytes, "bulk copy")[:] = source.bytes(start, nbytes, "bulk copy")
+    into, given = target.bytes(offset, nbytes, "bulk copy"), source.bytes(start, nbytes, "bulk copy")
+    into[:] = reduce_elements(op, kind, into, given) if op else given
 
 
 def store(source: SharedMemory, offset: int, memory: GlobalMemory, address: int, nbytes: int) -> None:

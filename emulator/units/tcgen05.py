@@ -72,6 +72,13 @@ class Product:
 
 def check(product: Product, places: Places) -> None:
     """Refuse at issue: IllegalInstruction for the descriptors, lanes, columns or options, before any memory is read."""
+    usual = _usual_product(product, places)
+    if usual is not None:
+        tensor = places[0][1]
+        tensor.check_columns(usual.columns.start, usual.columns.stop - usual.columns.start, "tcgen05.mma D")
+        if usual.left is None:
+            tensor.check_columns(usual.at.start, OPERAND_COLUMNS, "tcgen05.mma A")
+        return
     shape, form = product.shape, product.form
     if not 0 <= form.scale_d <= 15 or (form.scale_d and form.kind not in ("f16", "tf32")):
         raise IllegalInstruction(f"tcgen05.mma.kind::{form.kind}: scale-input-d {form.scale_d}; 0..15 for f16 and tf32")
@@ -166,6 +173,14 @@ class _Usual:
             d[...] = total
 
 
+def _usual_product(product: Product, places: Places) -> _Usual | None:
+    """The plan of a usual product. With no or four words of disabled lanes, all zero, every lane is written."""
+    off = product.disable_lanes
+    if len(places) > 1 or (off is not None and (len(off) != 4 or any(off))):
+        return None
+    return _usual(product.form, product.d, product.a, product.b, product.descriptor)
+
+
 @lru_cache(1 << 12)
 def _usual(form: Form, d: int, a: int, b: int, descriptor: int) -> _Usual | None:
     """The plan of such a product, None for any other."""
@@ -176,6 +191,8 @@ def _usual(form: Form, d: int, a: int, b: int, descriptor: int) -> _Usual | None
         return None
     parts, column = accumulator_parts(product, shape)
     if len(parts) > 1 or not isinstance(parts[0].lanes, slice):
+        return None
+    if form.a_from_tensor and split_address(a)[0] != split_address(d)[0]:
         return None
     left = None if form.a_from_tensor else smem_operand(a, shape.m, shape.a, shape.mn_major_a, shape)
     right = smem_operand(b, shape.n, shape.b, shape.mn_major_b, shape)
@@ -196,12 +213,12 @@ def execute_mma(product: Product, places: Places, mode: str = "fast") -> None:
 
     Raises MemoryFault when a descriptor reaches outside shared memory, IllegalInstruction like `check`.
     """
-    disabled = product.disable_lanes if product.disable_lanes is not None and any(product.disable_lanes) else None
-    if mode == "fast" and len(places) == 1 and disabled is None:
-        usual = _usual(product.form, product.d, product.a, product.b, product.descriptor)
+    if mode == "fast":
+        usual = _usual_product(product, places)
         if usual is not None:
             usual.run(*places[0], product.enable)
             return
+    disabled = product.disable_lanes if product.disable_lanes is not None and any(product.disable_lanes) else None
     shape, form = product.shape, product.form
     group = len(places)
     how = Arithmetic(

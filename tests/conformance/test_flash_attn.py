@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -118,9 +119,7 @@ def varlen() -> Pairs:
         return_lse=True,
     )[:2]  # fmt: skip
     parts = []
-    for (a, b), (c, e) in zip(
-        zip(q_ends, q_ends[1:], strict=False), zip(k_ends, k_ends[1:], strict=False), strict=True
-    ):
+    for (a, b), (c, e) in zip(pairwise(q_ends), pairwise(k_ends), strict=True):
         parts.append(attention(q[None, a:b], k[None, c:e], v[None, c:e], causal(b - a, e - c)))
     expected = torch.cat([p[0][0] for p in parts])
     return {"out": (out, expected), "lse": (lse, torch.cat([p[1][0] for p in parts], 1))}

@@ -23,6 +23,7 @@ class Image:
     register_at: tuple[int, ...]
     register_bytes: int
     scratch_bytes: int
+    paired: frozenset[int]
     starts: tuple[int, ...]
 
 

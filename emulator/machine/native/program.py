@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,7 +16,12 @@ from emulator.machine.native.image import Image, Loaded, assemble, compile_text
 from emulator.machine.native.shortcuts import SHORTCUTS
 from emulator.machine.native.warp import NativeWarp
 from emulator.machine.program import Blocks
-from emulator.ptx.module import Module
+from emulator.ptx.module import Module, Vector
+from emulator.ptx.registers import registers_of
+from emulator.ptx.types import TYPES
+
+WORTH_KEEPING = 0.1
+"""Seconds of translation from which on an image goes to disk."""
 
 
 class NativeProgram(Blocks):
@@ -27,8 +33,10 @@ class NativeProgram(Blocks):
         found: Image | None = cache.find(name)
         super().__init__(module, entry, () if found is None else found.starts)
         if found is None:
+            started = time.perf_counter()
             found = self._translate()
-            cache.keep(name, found)
+            if time.perf_counter() - started > WORTH_KEEPING:
+                cache.keep(name, found)
         self.image = found
         self.loaded = Loaded(self.image.code, _runtime())
         self.entry = self.loaded.address("kernel")
@@ -52,7 +60,7 @@ class NativeProgram(Blocks):
     def print(self) -> Frame:
         """Print all blocks."""
         found: list[Unsupported] = []
-        frame = Frame(self.function.register_types, SHORTCUTS)
+        frame = Frame(self.function.register_types, self._paired(), SHORTCUTS)
         for block, own in enumerate(self.own_slots()):
             builder = LlvmBuilder(frame, self.surroundings(block), block, frozenset(own), self.lengths[block])
             builder.open(f"b{block}")
@@ -61,6 +69,17 @@ class NativeProgram(Blocks):
         if found:
             raise UnknownInstruction(self.function.name, found)
         return frame
+
+    def _paired(self) -> frozenset[int]:
+        """64-bit registers that are made of words, cut into words, or hold two floats more often than anything else."""
+        votes: dict[int, int] = {}
+        for i in self.function.instructions:
+            vectors = i.opcode == "mov.b64" and any(isinstance(o, Vector) for o in i.operands)
+            vote = 1 if vectors or i.opcode.endswith(".f32x2") else -1
+            for reg in (r for o in i.operands for r in registers_of(o)):
+                if TYPES[reg.type].bits == 64:
+                    votes[reg.slot] = votes.get(reg.slot, 0) + vote
+        return frozenset(slot for slot, total in votes.items() if total > 0)
 
     def _translate(self) -> Image:
         frame = self.print()
@@ -72,6 +91,7 @@ class NativeProgram(Blocks):
             tuple(frame.register_at),
             frame.register_bytes,
             frame.scratch_bytes,
+            frame.paired,
             tuple(self.starts),
         )
 

@@ -1,8 +1,9 @@
 """Functions that native kernels call: memory, tensor memory and mbarriers, where nothing unusual happens.
 
-Each answers true when it has done the work of a handler of `isa`, and false, with nothing changed, when the handler
-must do it: for an address outside of what is registered, for lanes that differ where they usually agree, for faults.
-Registers are vectors of 32 lanes; `mask` has a bit for every lane that executes; `out` and `values` point to scratch
+Each tries the work of a handler of `isa`. Where it must not, nothing has changed and the handler has to do it: for an
+address outside of what is registered, for lanes that differ where they usually agree, for faults. Functions of memory
+ask the handler themselves and answer whether to go on; the others answer whether they have done the work. Registers
+are vectors of 32 lanes; `mask` has a bit for every lane that executes; `out`, `buffer` and `values` point to scratch
 vectors that lie behind each other. The text is LLVM IR, compiled once per machine.
 """
 
@@ -29,6 +30,18 @@ found:{field("table", "own", CTA["ctas"], "ptr")}
   ret ptr %cta
 unknown:
   ret ptr null
+}}
+
+define internal i1 @ask(ptr %state, i32 %mask, i32 %number, i64 %guard_at) nounwind {{
+  {field("scratch", "state", STATE["scratch"], "ptr").strip()}
+  {field("callback", "state", STATE["callback"], "ptr").strip()}
+  %lanes = bitcast i32 %mask to {MASK}
+  %octets = zext {MASK} %lanes to <32 x i8>
+  %guard = getelementptr i8, ptr %scratch, i64 %guard_at
+  store <32 x i8> %octets, ptr %guard, align 32
+  %answer = call i32 %callback(i32 %number)
+  %on = icmp eq i32 %answer, 0
+  ret i1 %on
 }}
 
 define internal void @progress(ptr %state) nounwind {{{field("launch", "state", STATE["launch"], "ptr")}
@@ -154,16 +167,42 @@ fail:
 """
 
 
+_BACK = "i32 %number, i64 %address_at, i64 %guard_at"
+
+
+def _asking(name: str, kind: str, parameters: str) -> str:
+    """The function of that name: `try.<name>`, and where it cannot, a call of Python with the address in scratch."""
+    given = f"ptr %state, {kind} %address, {parameters}"
+    return f"""
+define i1 @{name}({given}, {_BACK}) nounwind {{
+start:
+  %done = call i1 @try.{name}({given})
+  br i1 %done, label %yes, label %no
+yes:
+  ret i1 true
+no:{field("scratch", "state", STATE["scratch"], "ptr")}
+  %kept = getelementptr i8, ptr %scratch, i64 %address_at
+  store {kind} %address, ptr %kept, align 64
+  %on = call i1 @ask(ptr %state, i32 %mask, i32 %number, i64 %guard_at)
+  ret i1 %on
+}}
+"""
+
+
 def _access(width: int, write: bool) -> str:
     """Loads or stores of one width: shared, global, and generic addresses, which are either."""
     name = "store" if write else "load"
     arguments = "i32 %mask, i64 %count, i32 %extent, ptr %buffer"
+    asking = [
+        _asking(f"{name}_{where}_{width}", kind, arguments)
+        for where, kind in (("shared", L32), ("global", L64), ("generic", L64))
+    ]
     return f"""
-define i1 @{name}_shared_{width}(ptr %state, {L32} %address, {arguments}) nounwind {{
+define internal i1 @try.{name}_shared_{width}(ptr %state, {L32} %address, {arguments}) nounwind {{
 start:{_shared_places()}{_move(width, write, L32)}
-define i1 @{name}_global_{width}(ptr %state, {L64} %address, {arguments}) nounwind {{
+define internal i1 @try.{name}_global_{width}(ptr %state, {L64} %address, {arguments}) nounwind {{
 start:{_global_places(write)}{_move(width, write, L64)}
-define i1 @{name}_generic_{width}(ptr %state, {L64} %address, {arguments}) nounwind {{
+define internal i1 @try.{name}_generic_{width}(ptr %state, {L64} %address, {arguments}) nounwind {{
 start:
   %inside = sub {L64} %address, splat (i64 {SHARED_WINDOW})
   %lanes = bitcast i32 %mask to {MASK}
@@ -173,14 +212,14 @@ start:
   %plain = icmp ne i32 %outside.word, 0
   br i1 %plain, label %global, label %shared
 global:
-  %one = call i1 @{name}_global_{width}(ptr %state, {L64} %address, {arguments})
+  %one = call i1 @try.{name}_global_{width}(ptr %state, {L64} %address, {arguments})
   ret i1 %one
 shared:
   %short = trunc {L64} %inside to {L32}
-  %two = call i1 @{name}_shared_{width}(ptr %state, {L32} %short, {arguments})
+  %two = call i1 @try.{name}_shared_{width}(ptr %state, {L32} %short, {arguments})
   ret i1 %two
 }}
-"""
+{"".join(asking)}"""
 
 
 def _tensor(write: bool) -> str:
@@ -198,9 +237,10 @@ def _tensor(write: bool) -> str:
     )
     rows = ", ".join(f"i32 {512 * k}" for k in range(32))
     done = "\n  call void @progress(ptr %state)" if write else ""
+    name = "store_tensor" if write else "load_tensor"
+    arguments = "i32 %mask, i32 %columns, ptr %map, i64 %count, ptr %buffer"
     return f"""
-define i1 @{"store" if write else "load"}_tensor(ptr %state, {L32} %address, i32 %mask, i32 %columns, ptr %map,
-    i64 %count, ptr %buffer) nounwind {{
+define internal i1 @try.{name}(ptr %state, {L32} %address, {arguments}) nounwind {{
 start:{field("whole", "state", STATE["whole"])}{field("quarter", "state", STATE["quarter"])}
   %together = icmp ne i64 %whole, 0
   %all = icmp eq i32 %mask, -1
@@ -270,7 +310,7 @@ done:{done}
 fail:
   ret i1 false
 }}
-"""
+{_asking(name, L32, arguments)}"""
 
 
 def module() -> str:

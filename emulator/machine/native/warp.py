@@ -118,12 +118,19 @@ class NativeWarp(Warp):
         """The raw lanes of a register as it is in the register file."""
         kind = self.program.function.register_types[slot]
         raw = self._register(slot)
-        return lanes_of(int(raw.view(np.uint32)[0])) if kind == "pred" else raw
+        if kind == "pred":
+            return lanes_of(int(raw.view(np.uint32)[0]))
+        if slot in self._context.image.paired:
+            return raw.view(np.uint32).reshape(2, LANES).T.copy().view(np.uint64)[:, 0]
+        return raw
 
     def set_register(self, slot: int, lanes: np.ndarray) -> None:
         """Write all lanes of a register."""
         if self.program.function.register_types[slot] == "pred":
             self._register(slot).view(np.uint32)[0] = ballot(lanes)
+        elif slot in self._context.image.paired:
+            words = self._register(slot).view(np.uint32).reshape(2, LANES)
+            words[...] = np.ascontiguousarray(lanes).view(np.uint32).reshape(LANES, 2).T
         else:
             self._register(slot)[...] = lanes
 
