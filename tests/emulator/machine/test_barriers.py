@@ -149,3 +149,17 @@ def test_illegal_configurations_are_refused_before_the_first_step():
         arena.run("ret;", shared_bytes=240_000)
     with pytest.raises(LaunchError, match="policy 'soon'"):
         arena.run("ret;", policy="soon")
+
+
+@pytest.mark.parametrize("engine", ["numpy", "llvm"])
+def test_cluster_arrivals_are_counted_by_phase(engine: str):
+    """arrive, arrive, wait, wait: undefined by the manual, executed by flash-attn-4's two-CTA MLA kernel."""
+    out = np.zeros(2, np.uint32)
+    body = """
+    mov.u32 %r1, %cluster_ctarank; mov.u32 %r6, tile; xor.b32 %r2, %r1, 1; mapa.shared::cluster.u32 %r7, %r6, %r2;
+    add.u32 %r3, %r1, 50; st.shared::cluster.u32 [%r7], %r3;
+    barrier.cluster.arrive.aligned; barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned; barrier.cluster.wait.aligned;
+    ld.shared.u32 %r8, [%r6]; mul.wide.u32 %rd5, %r1, 4; add.s64 %rd5, %rd1, %rd5; st.global.u32 [%rd5], %r8; ret;"""
+    Arena(out=out).run(body, declarations=TILE, grid=2, cluster=(2, 1, 1), engine=engine)
+    assert out.tolist() == [51, 50]
