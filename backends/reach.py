@@ -68,7 +68,7 @@ class Reach:
     def __init__(self) -> None:
         self._memory = GlobalMemory()
         self._regions: dict[tuple[int, int, int], tuple[Region, Callable[[], bool]]] = {}
-        self._given: list[tuple[Any, ...]] = []
+        self._given: dict[tuple[int, int, int], tuple[tuple[int, ...], str, Callable[[], bool]]] = {}
         # What torch raised when TVM-FFI asked for a tensor: it cannot travel through the C function that we wrap.
         self.failure: BaseException | None = None
 
@@ -78,11 +78,10 @@ class Reach:
             if dead():
                 self._memory.unregister(region)
                 del self._regions[key]
-        given, self._given = self._given, []
-        for address, nbytes, shape, dtype, owner, dead in given:
-            key = (address, nbytes, owner)
+        given, self._given = self._given, {}
+        for key, (shape, dtype, dead) in given.items():
             if key not in self._regions and not dead():
-                self._regions[key] = self._memory.register(address, nbytes, "tensor", True, shape, dtype), dead
+                self._regions[key] = self._memory.register(*key[:2], "tensor", True, shape, dtype), dead
         return self._memory
 
     def give(self, tensor: DLTensor, owner: Any) -> None:
@@ -92,17 +91,17 @@ class Reach:
         address, nbytes, shape, dtype = tensor.span()
         if isinstance(owner, torch.Tensor):
             storage = owner.untyped_storage()
-            self._given.append((address, nbytes, shape, dtype, storage._cdata, StorageWeakRef(storage).expired))
+            self._given[address, nbytes, storage._cdata] = shape, dtype, StorageWeakRef(storage).expired
         else:
             alive = weakref.ref(owner)
-            self._given.append((address, nbytes, shape, dtype, id(owner), lambda: alive() is None))
+            self._given[address, nbytes, id(owner)] = shape, dtype, lambda: alive() is None
 
     def give_address(self, owner: torch.Tensor) -> None:
         """The address of some element of `owner` is about to be known."""
         storage = owner.untyped_storage()
         dtype = str(owner.dtype).removeprefix("torch.")
-        span = (storage.data_ptr(), storage.nbytes(), tuple(owner.shape), dtype)
-        self._given.append((*span, storage._cdata, StorageWeakRef(storage).expired))
+        key = storage.data_ptr(), storage.nbytes(), storage._cdata
+        self._given[key] = tuple(owner.shape), dtype, StorageWeakRef(storage).expired
 
     def watch(self, patches: Patches) -> None:
         """Watch the three ways until `patches` closes."""

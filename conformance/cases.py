@@ -246,6 +246,12 @@ _SPECIAL = {
         expected="fail",
         note="a race of the script: a stage is refilled while other warps may still read it",
     ),
+    "tutorial/06_softmax.py": Case(
+        "",
+        "",
+        expected="fail",
+        note="a race of kernel 4 of 8: warp 0 overwrites the maximum while other warps may still read it (line 350)",
+    ),
     "tutorial/02_naive_gemm.py": Case("", "", seconds=1200),
     "tutorial/03_gemm_tiled_smem.py": Case("", "", seconds=1200),
 }

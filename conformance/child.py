@@ -25,7 +25,8 @@ from emulator.errors import EmulatorError
 
 @dataclass
 class Outcome:
-    """What a run gave. verdict: pass, fail (an assertion of the script), the name of an emulator error, or error."""
+    """What a run gave. verdict: pass, fail (an assertion of the script), the name of an emulator error, error, crash or
+    timeout. seconds: processor time of the script and of its launches alone. sources: a digest of what ran it."""
 
     verdict: str = "pass"
     message: str = ""
@@ -39,18 +40,20 @@ class Outcome:
     seconds: float = 0.0
     emulated_seconds: float = 0.0
     stood_in: list[str] = field(default_factory=list)
+    sources: str = ""
 
 
 def run_case(cutlass: Path, case: Case) -> Outcome:
     """Run the case's script as `python script arguments` would, in its folder, with the emulator as the GPU."""
     outcome = Outcome()
-    begin = time.perf_counter()
+    begin = time.process_time()
 
     def run(*args: Any, **settings: Any) -> emulator.Launch:
+        start = time.process_time()
         launch = emulator.run(*args, **settings)
+        outcome.emulated_seconds += time.process_time() - start
         outcome.launches += 1
         outcome.instructions += launch.instructions
-        outcome.emulated_seconds += launch.seconds + launch.translate_seconds
         return launch
 
     examples = (cutlass / EXAMPLES).resolve()
@@ -80,7 +83,7 @@ def run_case(cutlass: Path, case: Case) -> Outcome:
         except Exception as error:
             outcome.verdict, outcome.message = "error", f"{type(error).__name__}: {error}"
             traceback.print_exc()
-    outcome.seconds = time.perf_counter() - begin
+    outcome.seconds = time.process_time() - begin
     outcome.comparisons = len(comparisons)
     outcome.constant = bool(comparisons) and all(c.constant for c in comparisons)
     for name, value in worst(comparisons).items():

@@ -13,16 +13,19 @@ _HEADER = """# Kernels of NVIDIA's examples on the emulator
 unchanged, with nvidia-cutlass-dsl {dsl}. No GPU took part. *Verdict* is the script's. cos, rel_rms and max error are
 ours, taken where the script compares its output with its reference: the worst of all its comparisons; – means that it
 compares by other means. Benchmarks are left out. Block-scaled references, which torch computes on GPUs only, are ours
-(`conformance/stand_ins.py`).
+(`conformance/stand_ins.py`). *s* is processor time: tracing, compiling, emulating and the reference.
 
 {summary}
 """
 _COLUMNS = "| script | arch | verdict | cos | rel_rms | max error | warp-instructions | s | note |\n" + "|---" * 9 + "|"
 
 
-def page(rows: list[Row], commit: str, dsl: str) -> str:
-    """docs/conformance.md."""
+def page(rows: list[Row], commit: str, dsl: str, sources: str) -> str:
+    """docs/conformance.md. sources: the digest of the present code; results of other code are told."""
     parts = [_HEADER.format(commit=commit, dsl=dsl, summary=summary(rows))]
+    older = sum(outcome.sources != sources for _, outcome in rows)
+    if older:
+        parts.append(f"{older} of the {len(rows)} results were obtained with earlier sources of the emulator.\n")
     for title, primitive in (("Kernels", False), ("Primitives", True)):
         lines = [_line(case, outcome) for case, outcome in rows if case.primitive == primitive]
         folder = EXAMPLES / "experimental/primitives" if primitive else EXAMPLES

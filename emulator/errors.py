@@ -123,11 +123,12 @@ class Deadlock(EmulatorError):
 
 
 class Watchdog(EmulatorError):
-    """More warp-instructions than allowed: an endless loop."""
+    """More warp-instructions, or asynchronous operations, than allowed: an endless loop."""
 
-    def __init__(self, kernel: str, instructions: int, hot: list[str]) -> None:
+    def __init__(self, kernel: str, instructions: int, hot: list[str], what: str = "warp-instructions") -> None:
         self.kernel = kernel
         self.instructions = instructions
         self.hot = hot
         lines = "".join(f"\n  {h}" for h in hot)
-        super().__init__(f"{kernel}: stopped after {instructions} warp-instructions; hottest lines:{lines}")
+        hottest = f"; hottest lines:{lines}" if hot else ""
+        super().__init__(f"{kernel}: stopped after {instructions} {what}{hottest}")

@@ -24,12 +24,14 @@ class WarpId:
 
 @dataclass(frozen=True)
 class LaunchBegin:
-    """A kernel starts: entry name, grid, block and cluster (all in x, y, z)."""
+    """A kernel starts: entry name, grid, block and cluster (all in x, y, z). `state` is the launch in progress
+    (`machine.grid.Grid`), to look at: its program's instructions and layout, its memory."""
 
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
+    state: Any = None
 
 
 @dataclass(frozen=True)

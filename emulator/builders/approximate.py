@@ -49,4 +49,5 @@ def _powers() -> list[int]:
     return powers
 
 
-EX2_TABLE = _powers()
+EX2_TABLE = [power - (j << 44) & 0xFFFFFFFFFFFFFFFF for j, power in enumerate(_powers())]
+"""Patterns of T[j], less j shifted by 44: adding the pattern of MAGIC + x, shifted by 44, puts n into the exponent."""

@@ -28,16 +28,18 @@ _NAN_WORD = U64(0x7FFFFFFF00000000)
 _LOW, _HIGH, _MAGIC = (np.full(32, value) for value in (EX2_LOW, EX2_HIGH, MAGIC))
 _EX2 = [np.full(32, value) for value in EX2]
 _LG2 = [np.full(32, value) for value in LG2]
-_8, _52, _255, _ROOT_HALF = (np.full(32, value, S64) for value in (8, 52, 255, ROOT_HALF_BITS))
-_TABLE = np.array(EX2_TABLE, S64)
+_44, _52, _255, _ROOT_HALF = (np.full(32, value, S64) for value in (44, 52, 255, ROOT_HALF_BITS))
+_TABLE = np.array(EX2_TABLE, U64).view(S64)
+_SQUARE = EX2_HIGH**2
 _ZERO, _INFINITY = np.zeros(32), np.full(32, np.inf)
 
 
 def ex2_f32(x: np.ndarray, ftz: bool) -> np.ndarray:
     """2^x. `ftz`: 2^x below 2^-126 is 0."""
     wide = x.astype(F64)
-    np.maximum(wide, _LOW, out=wide)
-    np.minimum(wide, _HIGH, out=wide)
+    if not wide.dot(wide) < _SQUARE:  # some lane may be out of range, or NaN
+        np.maximum(wide, _LOW, out=wide)
+        np.minimum(wide, _HIGH, out=wide)
     shifted = wide + _MAGIC
     wide -= shifted - _MAGIC
     total = wide * _EX2[1]
@@ -45,8 +47,7 @@ def ex2_f32(x: np.ndarray, ftz: bool) -> np.ndarray:
     total *= wide
     steps = shifted.view(S64)
     power = _TABLE.take(steps & _255)
-    steps >>= _8
-    steps <<= _52
+    steps <<= _44
     power += steps
     power = power.view(F64)
     total *= power

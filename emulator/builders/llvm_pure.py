@@ -301,8 +301,7 @@ def ex2_f32(b: Any, x: W, ftz: bool) -> W:
         f"call {kind} @llvm.masked.gather.v{LANES}i64.v{LANES}p0"
         f"({places}, i32 8, <{LANES} x i1> splat (i1 true), {kind} poison)"
     )
-    whole = b.shl(b.shr(steps, b.const("u32", 8)), b.const("u32", 52))
-    power = as_float(b, b.add(W(loaded, "u64"), whole))
+    power = as_float(b, b.add(W(loaded, "u64"), b.shl(steps, b.const("u32", 44))))
     y = b.convert("fptrunc", b.fadd(b.fmul(total, power), power), "f32")
     return zero_if(b, b.cmp("lt", x, b.const("f32", 0xC2FC0000)), y) if ftz else y
 

@@ -48,7 +48,7 @@ CTA = {
 }
 """Words of a CTA. `tensor` is 0 until tensor memory exists; `tensor_columns` has a bit for every 32 allocated."""
 
-LAUNCH = {name: 8 * word for word, name in enumerate(("regions", "region_count", "changes", "last_region"))}
+LAUNCH = {name: 8 * word for word, name in enumerate(("regions", "region_count", "changes"))}
 """Words of a launch."""
 
 YIELD, DIVERGE, JUMP, STOP = -1, -2, -3, -4

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from emulator.builders.algebra import Unsupported
-from emulator.errors import IllegalInstruction
+from emulator.errors import IllegalInstruction, MemoryFault
 from emulator.isa.atomics import LEGAL, apply
 from emulator.isa.bulk import commit_group, wait_groups
 from emulator.isa.mbarrier import barrier_at
@@ -35,10 +35,10 @@ def _copy(
     lanes = np.flatnonzero(mask).tolist()
     jobs = [(int(destination[k]), int(source[k]), int(size[k]), min(int(given[k]), int(size[k]))) for k in lanes]
     for to, start, n, _ in jobs:
-        if n not in (4, 8, 16) or to % n or start % n:
-            raise IllegalInstruction(
-                f"cp.async of {n} bytes from {start:#x} to {to:#x}: 4, 8 or 16, aligned to the size"
-            )
+        if n not in (4, 8, 16):
+            raise IllegalInstruction(f"cp.async of {n} bytes; allowed: 4, 8, 16")
+        if to % n or start % n:
+            raise MemoryFault(f"cp.async of {n} bytes from {start:#x} to {to:#x}: both must be multiples of {n}")
 
     def complete(number: int) -> None:
         for to, start, n, present in jobs:
@@ -114,6 +114,8 @@ def _store(
     for lane in np.flatnonzero(mask).tolist():
         rank, offset = split_address(int(address[lane]))
         data = np.concatenate([v[lane : lane + 1] for v in values]).view(np.uint8)
+        if offset % data.size:
+            raise MemoryFault(f"st.async at shared offset {offset:#x}: a multiple of {data.size} is needed")
         _, signal = barrier_at(warp, int(barrier[lane]))
 
         def complete(
@@ -152,7 +154,7 @@ def _reduce(
     for lane in np.flatnonzero(mask).tolist():
         rank, offset = split_address(int(address[lane]))
         if offset % value.itemsize:
-            raise IllegalInstruction(f"red.async at {offset:#x}: a multiple of {value.itemsize} is needed")
+            raise MemoryFault(f"red.async at {offset:#x}: a multiple of {value.itemsize} is needed")
         target = warp.cluster.ctas[rank].shared.bytes(offset, value.itemsize, "red.async").view(value.dtype)
         _, signal = barrier_at(warp, int(barrier[lane]))
 

@@ -86,15 +86,17 @@ def _update(
     out = np.zeros(32, sources[0].dtype)
     warp.progress()
     for lane in np.flatnonzero(mask).tolist():
-        view = _view(warp, int(address[lane]), space, width, lane).view(out.dtype)
+        at = int(address[lane])
+        shared = is_shared(space) or (space is None and at >= SHARED_WINDOW)
+        view = _view(warp, at, shared, width, lane).view(out.dtype)
         out[lane] = view[0]
-        view[0] = apply(name, type, out[lane], *(s[lane] for s in sources))
+        view[0] = apply(name, type, out[lane], *(s[lane] for s in sources), shared=shared)
     return out
 
 
-def _view(warp: Any, address: int, space: str | None, width: int, lane: int) -> np.ndarray:
+def _view(warp: Any, address: int, shared: bool, width: int, lane: int) -> np.ndarray:
     """The bytes that one lane updates; checks bounds and alignment."""
-    if is_shared(space) or (space is None and address >= SHARED_WINDOW):
+    if shared:
         where = address - SHARED_WINDOW if address >= SHARED_WINDOW else address
         rank, offset = where >> 24, where & 0xFFFFFF
         memory = shared_memory(warp, rank)
@@ -108,8 +110,18 @@ def _view(warp: Any, address: int, space: str | None, width: int, lane: int) -> 
     return warp.memory.view(address, width, write=True)
 
 
-def apply(name: str, type: str, old: Any, x: Any, swap: Any = None) -> Any:
-    """The new raw value of one element of `type`."""
+def _double_sum(old: Any, x: Any) -> Any:
+    """IEEE sum of two f64 patterns; a NaN operand comes out quiet, rather the first."""
+    a, b = old.view(np.float64), x.view(np.float64)
+    for pattern, value in ((old, a), (x, b)):
+        if np.isnan(value):
+            return pattern | np.uint64(1 << 51)
+    return (a + b).view(np.uint64)
+
+
+def apply(name: str, type: str, old: Any, x: Any, swap: Any = None, *, shared: bool = True) -> Any:
+    """The new raw value of one element of `type`. In global memory the L2 cache adds: f32 with subnormals flushed, f64
+    with NaN as `reduce_values` has it; in shared memory the multiprocessor does, by IEEE's rules (H200)."""
     if name == "cas":
         return swap if old == x else old
     if type in ("f16x2", "bf16x2"):
@@ -119,5 +131,9 @@ def apply(name: str, type: str, old: Any, x: Any, swap: Any = None) -> Any:
         return np.uint32(int(low) | int(high) << 16)
     if name == "exch":
         return x
+    if name == "add" and type == "f64" and shared:
+        return _double_sum(old, x)
+    if name == "add" and type == "f32" and not shared:
+        type = "f32ftz"
     kind = _KIND.get((name, type), type.replace("b", "u") if type[0] == "b" and type != "bf16" else type)
     return reduce_values(name, kind, np.array([old]), np.array([x]))[0]

@@ -13,7 +13,7 @@ from emulator.events import Access
 from emulator.isa.memory import address_of, shared_memory
 from emulator.isa.operands import immediate
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike, lanes_in
+from emulator.isa.warplike import WarpLike, lanes_in, multicast_ranks
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Instruction
 from emulator.units import bulk as unit
@@ -72,7 +72,7 @@ def _load(
         signal_rank, signal = split_address(int(barrier[lane]))
         targets = [(rank, signal_rank)]
         if multicast is not None:
-            targets = [(r, r) for r in range(len(warp.cluster.ctas)) if int(multicast[lane]) >> r & 1]
+            targets = [(r, r) for r in multicast_ranks(warp, int(multicast[lane]))]
         _start_load(warp, int(source[lane]), int(size[lane]), space, offset, signal, targets, reduction)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from emulator.builders.algebra import Unsupported
+from emulator.errors import MemoryFault
 from emulator.events import Synchronise
 from emulator.isa.memory import address_of
 from emulator.isa.operands import write
@@ -51,6 +52,8 @@ def _init(warp: WarpLike, mask: np.ndarray, address: np.ndarray, count: np.ndarr
         rank, offset = split_address(int(shared[lane]))
         cta = warp.cluster.ctas[rank]
         cta.shared.check_range(offset, 8, "mbarrier.init")
+        if offset % 8:
+            raise MemoryFault(f"mbarrier.init at shared offset {offset:#x}: a multiple of 8 is needed")
         cta.mbarriers[offset] = Mbarrier(int(count[lane]), offset)
         _tell(warp, "mbarrier.init", (rank, offset), int(count[lane]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from typing import Any
@@ -77,7 +78,14 @@ def _argument(match: re.Match[str], memory: Any, place: int) -> tuple[Any, int]:
         return struct.unpack("<d", raw)[0], place + size
     if kind == "s":
         return _string(memory, int.from_bytes(raw, "little")), place + size
+    if match["length"] == "h":
+        raw = raw[:2]
     return int.from_bytes(raw, "little", signed=kind in "di"), place + size
+
+
+def _hexadecimal(value: float) -> str:
+    """As C's %a: no trailing zeros."""
+    return re.sub(r"\.?0*p", "p", value.hex()) if math.isfinite(value) else str(value)
 
 
 def _format(match: re.Match[str], value: Any) -> str:
@@ -88,7 +96,7 @@ def _format(match: re.Match[str], value: Any) -> str:
     if match["kind"] == "c":
         value = chr(value & 0xFF)
     if kind in "aA":
-        return float(value).hex()
+        return _hexadecimal(value) if kind == "a" else _hexadecimal(value).upper()
     if kind == "o" and "#" in flags:
         # C puts a zero in front where Python writes 0o.
         return f"%{flags.replace('#', '')}{width}s" % f"0{value:o}"

@@ -12,7 +12,7 @@ from emulator.events import Access, Synchronise, TensorAllocation
 from emulator.isa.memory import address_of, items
 from emulator.isa.operands import immediate, write
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike, first_lane, lanes_in
+from emulator.isa.warplike import WarpLike, first_lane, lanes_in, multicast_ranks
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Address, Instruction, Operand, Vector
 from emulator.units import tcgen05 as unit
@@ -230,7 +230,7 @@ def _commit(warp: WarpLike, mask: np.ndarray, address: np.ndarray, multicast: np
         rank, offset = split_address(int(warp.shared(address)[lane]))
         ranks = [rank]
         if multicast is not None:
-            ranks = [r for r in range(len(warp.cluster.ctas)) if int(multicast[lane]) >> r & 1]
+            ranks = multicast_ranks(warp, int(multicast[lane]))
         barriers = tuple(warp.cluster.ctas[r].mbarrier(offset) for r in ranks)
 
         def complete(number: int, barriers: tuple[Any, ...] = barriers) -> None:

@@ -11,16 +11,19 @@ import numpy as np
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
 from emulator.events import Access
-from emulator.isa.memory import address_of
+from emulator.isa.memory import address_of, items
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike, lanes_in
+from emulator.isa.warplike import WarpLike, lanes_in, multicast_ranks
+from emulator.memory.globals import GlobalMemory
 from emulator.memory.shared import split_address
 from emulator.memory.tensormap import TensorMap
 from emulator.ptx.module import Instruction, TensorAddress
 from emulator.units import tma
 
 _DIM = "dim:1d|2d|3d|4d|5d"
+_SPATIAL = "dim:3d|4d|5d"
 _LOAD = f"cp.async.bulk.tensor.{_DIM}.dst:shared::cta|shared::cluster.global"
+_SPATIAL_LOAD = f"cp.async.bulk.tensor.{_SPATIAL}.dst:shared::cta|shared::cluster.global"
 _GATHER = "cp.async.bulk.tensor.2d.dst:shared::cta|shared::cluster.global"
 _BARRIER = "mbarrier::complete_tx::bytes[.multicast::cluster]"
 _GROUP = "group:cta_group::1|cta_group::2"
@@ -57,11 +60,30 @@ def gather(b: Any, i: Instruction, m: Modifiers) -> None:
     _issue_load(b, i, m, tma.load_gather4, 5)
 
 
-def _issue_load(b: Any, i: Instruction, m: Modifiers, read: Callable[..., Any], count: int) -> None:
+@op(f"{_SPATIAL_LOAD}.im2col.{_BARRIER}[.L2::cache_hint]", section="9.7.9.27.1.2")
+def load_pixels(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy pixels of a tensor, at an offset from a bounding box, to shared memory."""
+    offsets = items(i.operands[3])
+    rank = int(m["dim"][0])
+    if len(offsets) != rank - 2:
+        raise Unsupported(f"{len(offsets)} offsets; {m['dim']} needs {rank - 2}")
+    _issue_load(b, i, m, _read_pixels, rank, [b.source(o, "u16") for o in offsets])
+
+
+def _read_pixels(tmap: TensorMap, at: list[int], memory: GlobalMemory) -> tma.BoxData:
+    """`at`: rank coordinates, then rank - 2 offsets."""
+    rank = len(at) // 2 + 1
+    return tma.load_im2col(tmap, at[:rank], at[rank:], memory)
+
+
+def _issue_load(
+    b: Any, i: Instruction, m: Modifiers, read: Callable[..., Any], count: int, offsets: Sequence[Any] = ()
+) -> None:
     where, coords = _operands(b, i.operands[1], count)
+    coords += [b.resize(o, "s32") for o in offsets]
     destination, barrier = (address_of(b, i.operands[k], "shared") for k in (0, 2))
-    multicast = b.operand(i, 3, "u16") if m["multicast_cluster"] else None
-    pair = m["group"] == "cta_group::2"
+    multicast = b.operand(i, 4 if offsets else 3, "u16") if m["multicast_cluster"] else None
+    pair = m.get("group") == "cta_group::2"
     b.effect(_load, destination, where, coords, barrier, multicast, pair, read)
 
 
@@ -82,13 +104,15 @@ def _load(
         rank, offset = split_address(int(destination[lane]))
         if read is tma.load_box:
             tma.check_load(tmap, at, offset)
+        elif read is _read_pixels:
+            tma.check_im2col(tmap, at[: len(at) // 2 + 1], offset)
         signal_rank, signal = split_address(int(barrier[lane]))
         if multicast is None:
             targets = [(rank, signal_rank)]
         else:
             # Every destination signals the barrier at the same offset of its own CTA; with cta_group::2, of the CTA of
             # its pair that has the parity of the given barrier address.
-            ranks = [r for r in range(len(warp.cluster.ctas)) if int(multicast[lane]) >> r & 1]
+            ranks = multicast_ranks(warp, int(multicast[lane]))
             targets = [(r, (r & ~1) | (signal_rank & 1) if pair else r) for r in ranks]
         _start_load(warp, partial(read, tmap, at, warp.memory), offset, signal, targets)
 
@@ -138,6 +162,22 @@ def reduce(b: Any, i: Instruction, m: Modifiers) -> None:
     _issue_store(b, i, int(m["dim"][0]), tma.reduce_box, "atomic", m["op"])
 
 
+@op(f"cp.async.bulk.tensor.{_SPATIAL}.{_STORE}.im2col_no_offs.bulk_group[.L2::cache_hint]", section="9.7.9.27.1.2")
+def store_pixels(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Copy pixels from shared memory to a tensor; belongs to the open bulk group."""
+    _issue_store(b, i, int(m["dim"][0]), tma.store_im2col, "write")
+
+
+@op(
+    f"cp.reduce.async.bulk.tensor.{_SPATIAL}.{_STORE}.op:add|min|max|inc|dec|and|or|xor.im2col_no_offs.bulk_group"
+    "[.L2::cache_hint]",
+    section="9.7.9.27.1.3",
+)
+def reduce_pixels(b: Any, i: Instruction, m: Modifiers) -> None:
+    """Reduce pixels from shared memory into a tensor; belongs to the open bulk group."""
+    _issue_store(b, i, int(m["dim"][0]), tma.reduce_im2col, "atomic", m["op"])
+
+
 def _issue_store(b: Any, i: Instruction, count: int, write: Callable[..., None], kind: str, *more: str) -> None:
     where, coords = _operands(b, i.operands[0], count)
     b.effect(_store, where, coords, address_of(b, i.operands[1], "shared"), write, kind, more)
@@ -157,7 +197,9 @@ def _store(
         tmap = tensor_map(warp, int(where[lane]))
         at = [int(c[lane]) for c in coords]
         rank, offset = split_address(int(source[lane]))
-        if write is not tma.store_scatter4:
+        if write in (tma.store_im2col, tma.reduce_im2col):
+            tma.check_store_im2col(tmap, at, offset, *more)
+        elif write is not tma.store_scatter4:
             tma.check_store(tmap, at, offset, *more)
         complete = _store_step(warp, tmap, at, rank, offset, write, more)
         operation = warp.cluster.start(warp, "tma", f"tensor {kind} from {offset:#x}", complete)
@@ -188,6 +230,7 @@ def _store_step(
 @op(
     f"cp.async.bulk.prefetch.tensor.{_DIM}.L2.global[.tile][.L2::cache_hint]",
     "cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4[.L2::cache_hint]",
+    f"cp.async.bulk.prefetch.tensor.{_SPATIAL}.L2.global.im2col[.L2::cache_hint]",
     "cp.async.bulk.prefetch.L2.global[.L2::cache_hint]",
     section="9.7.9.27.1.5",
     no_effect=True,

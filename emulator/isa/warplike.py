@@ -84,6 +84,14 @@ def first_lane(mask: np.ndarray) -> int:
     return int(mask.argmax())
 
 
+def multicast_ranks(warp: WarpLike, mask: int) -> list[int]:
+    """The CTAs that a multicast mask names. One beyond the cluster is an error (CUDA error 719 on an H200)."""
+    count = len(warp.cluster.ctas)
+    if mask >> count:
+        raise IllegalInstruction(f"multicast mask {mask:#x} names CTAs beyond the cluster of {count}")
+    return [rank for rank in range(count) if mask >> rank & 1]
+
+
 def whole_warp(warp: WarpLike, mask: np.ndarray, what: str) -> bool | None:
     """True when all 32 lanes execute `what` together, None while live ones are missing. Lanes that have ended, or that
     the block does not have, can never come: IllegalInstruction."""

@@ -85,3 +85,10 @@ class Cluster:
         self.in_flight.drain()
         for cta in self.ctas:
             cta.release()
+
+    def forget(self) -> None:
+        """Let the memory of the CTAs go at once: they, their warps and the cluster refer to each other."""
+        for cta in self.ctas:
+            cta.warps.clear()
+        self.ctas.clear()
+        self.warps.clear()

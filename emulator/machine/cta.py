@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -46,7 +45,7 @@ class Cta:
         self._scalars: dict[str, int] | None = None
         self.mbarriers: dict[int, Mbarrier] = {}
         self.barriers: dict[int, NamedBarrier] = {}
-        self.counts = array("q", bytes(8 * grid.program.exit_block))
+        self.counts = grid.counts
         self._local = None
         self.local_base = 0
         warps = -(-self.threads // 32)

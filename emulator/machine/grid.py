@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from emulator.builders.llvm_values import LAUNCH
-from emulator.errors import LaunchError
+from emulator.errors import LaunchError, Watchdog
 from emulator.events import Bus
 from emulator.machine.cta import Coordinates
 from emulator.machine.program import Blocks
@@ -35,6 +35,7 @@ class Grid:
         arithmetic: str,
         multiprocessors: int,
         context: Any,
+        watchdog: int = 2_000_000_000,
     ) -> None:
         self.program = program
         self.grid = grid
@@ -49,18 +50,22 @@ class Grid:
         self.multiprocessors = multiprocessors
         self.context = context
         self.words = array("q", bytes(8 * len(LAUNCH)))
+        self.counts = array("q", bytes(8 * program.exit_block))
         self.shared_extent = _extent(program, dynamic_shared)
         self.parameters = 0
         self.globals: dict[str, int] = {}
         self.changes = 0
         self.output: list[str] = []
         self.operations = 0
+        self.watchdog = watchdog
         _check(self)
         self.pending = self._origins()
 
     def next_operation(self) -> int:
         """A fresh number for an asynchronous operation."""
         self.operations += 1
+        if self.operations > self.watchdog:
+            raise Watchdog(self.program.function.name, self.operations, [], "asynchronous operations")
         return self.operations
 
     def _origins(self) -> Iterator[Coordinates]:

@@ -70,11 +70,11 @@ def run(
     """Execute `entry` over the whole grid and return when it has ended.
 
     parameters: the bytes of each kernel parameter, in order and of the declared sizes. memory: the regions that the
-    kernel
-    may touch; outputs are written in place. policy: `in_order`, `latest` or `random` (with `seed`): when asynchronous
-    operations complete. arithmetic: `fast` (float32 BLAS in matrix products) or `exact` (the hardware's rule).
-    watchdog: warp-instructions after which `Watchdog` is raised. engine: `llvm` runs native code, `numpy` the readable
-    reference; both give the same bits and counts. With listeners the reference runs, which alone reports every step.
+    kernel may touch; outputs are written in place. policy: `in_order`, `latest` or `random` (with `seed`): when
+    asynchronous operations complete. arithmetic: `fast` (float32 BLAS in matrix products) or `exact` (the hardware's
+    rule). watchdog: warp-instructions, or asynchronous operations, after which `Watchdog` is raised. engine: `llvm`
+    runs native code, `numpy` the readable reference; both give the same bits and counts. With listeners, and on x86
+    processors without AVX2, the reference runs: it alone reports every step.
 
     Raises LaunchError for an illegal configuration, UnknownInstruction before the first step, and at run time
     MemoryFault, IllegalInstruction, BarrierFault, Deadlock, Trap, Watchdog.
@@ -91,11 +91,12 @@ def run(
     bus = Bus(listeners)
     with program.context() as context:
         state = Grid(
-            program, grid, block, cluster, shared_bytes, memory, bus, policy, seed, arithmetic, multiprocessors, context
-        )
+            program, grid, block, cluster, shared_bytes, memory, bus, policy, seed, arithmetic, multiprocessors,
+            context, watchdog,
+        )  # fmt: skip
         if bus.on:
-            bus.publish(LaunchBegin(entry, grid, block, cluster))
-        scheduler = Scheduler(state, watchdog)
+            bus.publish(LaunchBegin(entry, grid, block, cluster, state))
+        scheduler = Scheduler(state)
         with np.errstate(all="ignore"), _Placed(state, parameters):
             scheduler.run()
     if bus.on:
@@ -115,7 +116,7 @@ def run(
         translated - started,
         "".join(state.output),
         scheduler.warp_instructions,
-        _by_line(program, scheduler.block_counts),
+        _by_line(program, state.counts),
     )
 
 
@@ -135,9 +136,10 @@ def _translated(module: Module, entry: str, kind: str) -> Blocks:
     if kind != "llvm":
         return Program(module, entry, kind == "watched")
     # Not above: runs of the reference need not load LLVM.
+    from emulator.machine.native.image import supported
     from emulator.machine.native.program import NativeProgram
 
-    return NativeProgram(module, entry)
+    return NativeProgram(module, entry) if supported() else Program(module, entry)
 
 
 class _Placed:
@@ -172,7 +174,7 @@ def _check_parameters(function: Function, parameters: Sequence[bytes]) -> None:
         raise LaunchError(f"{function.name} takes parameters of {wanted} bytes; given {given}")
 
 
-def _by_line(program: Blocks, counts: list[int]) -> dict[int, int]:
+def _by_line(program: Blocks, counts: Sequence[int]) -> dict[int, int]:
     lines: dict[int, int] = {}
     for block, count in enumerate(counts):
         if count:

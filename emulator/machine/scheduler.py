@@ -27,13 +27,11 @@ PATIENCE = 50
 class Scheduler:
     """One launch's loop."""
 
-    def __init__(self, grid: Grid, watchdog: int) -> None:
+    def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self.watchdog = watchdog
         self.resident: list[Cluster] = []
         self.started = 0
         self.instructions = 0
-        self.block_counts = [0] * grid.program.exit_block
         self.warp_instructions: dict[int, int] = {}
 
     def run(self) -> None:
@@ -112,22 +110,20 @@ class Scheduler:
         for cluster in [c for c in self.resident if c.done]:
             cluster.finish()
             self.resident.remove(cluster)
-            for cta in cluster.ctas:
-                for block, n in enumerate(cta.counts):
-                    self.block_counts[block] += n
-                for warp in cta.warps:
-                    self.instructions += warp.instructions
-                    total = self.warp_instructions.get(warp.index, 0)
-                    self.warp_instructions[warp.index] = total + warp.instructions
+            for warp in cluster.warps:
+                self.instructions += warp.instructions
+                total = self.warp_instructions.get(warp.index, 0)
+                self.warp_instructions[warp.index] = total + warp.instructions
+            cluster.forget()
 
     def _watch(self) -> None:
         total = self.instructions + sum(w.instructions for c in self.resident for w in c.warps)
-        if total > self.watchdog:
+        if total > self.grid.watchdog:
             raise Watchdog(self.grid.program.function.name, total, self._hottest())
 
     def _hottest(self) -> list[str]:
         program = self.grid.program
-        counts = [sum(cta.counts[b] for c in self.resident for cta in c.ctas) for b in range(program.exit_block)]
+        counts = self.grid.counts
         busiest = sorted(range(len(counts)), key=lambda b: -counts[b])[:3]
         first = [program.function.instructions[program.starts[b]] for b in busiest]
         return [f"line {i.line}: {i.text}  ({counts[b]} times)" for b, i in zip(busiest, first, strict=True)]

@@ -33,11 +33,25 @@ class Geometry:
         return max(0, self.rows - 1) * self.pitch + (self.pitch if self.swizzle.mask else self.held)
 
 
+def pixel_geometry(pixels: int, nbytes: int, rank: int, swizzle: Swizzle) -> Geometry:
+    """Geometry of the pixels of an im2col map, `nbytes` of channels each. Where a pixel lies depends on coordinates, so
+    offsets and distances are zero."""
+    return Geometry(
+        rows=pixels,
+        offsets=np.zeros((pixels, rank - 1), np.int64),
+        distance=np.zeros(pixels, np.int64),
+        inner=nbytes,
+        held=nbytes,
+        pitch=max(nbytes, swizzle.span) if swizzle.mask else nbytes,
+        swizzle=swizzle,
+    )
+
+
 def box_geometry(
     box: Sequence[int], steps: Sequence[int], strides: Sequence[int], bits: int, padded: bool, swizzle: Swizzle
 ) -> Geometry:
     """Geometry of a box (elements per dimension) with element strides `steps` (the first is ignored), byte `strides` of
-    dimensions 1 upwards and `bits` an element; `padded` types hold one byte an element in shared memory."""
+    dimensions 1 upwards and `bits` a step of dimension 0; `padded` types hold one byte an element in shared memory."""
     counts = [-(-size // step) for size, step in zip(box[1:], steps[1:], strict=True)]
     rows = int(np.prod(counts, dtype=np.int64))
     offsets = np.zeros((rows, len(counts)), np.int64)

@@ -44,7 +44,7 @@ class SharedMemory:
         padded = -(-nbytes // 16) * 16
         # NumPy aligns to 16 bytes only by accident: carve an aligned start out of a larger buffer.
         buffer = np.full(padded + 64, POISON, np.uint8)
-        start = -buffer.ctypes.data % 64
+        start = -buffer.__array_interface__["data"][0] % 64
         self.u8: NDArray[np.uint8] = buffer[start : start + padded]
         self.u16: NDArray[np.uint16] = self.u8.view(np.uint16)
         self.u32: NDArray[np.uint32] = self.u8.view(np.uint32)

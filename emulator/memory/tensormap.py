@@ -2,9 +2,12 @@
 
 Word 0-1 address; 2 type and modes; 3-6 strides of dimensions 1..4 in units of 16 bytes, their bits 32..35 in word 7;
 8-12 dimensions - 1; 13 element strides - 1 (3 bits each) and box[0] - 1 (top byte); 14 box[1..4] - 1 (8 bits each).
-Words 15 to 31 mean nothing: the compiler leaves the upper half of a parameter unwritten.
-Word 2: [4:6] rank - 1, [7:10] type, [11:12] interleave, [13:14] swizzle, [15] NaN fill, [16] TF32, [17:18] L2
-promotion, [19:20] swizzle atomicity; bits 1 and 21 are set by the compiler's inline encoder and not by the driver.
+In an im2col map the top byte of word 13 is channels - 1, word 14 holds the corners of the bounding box (see im2col.py)
+and word 15 pixels - 1. The words behind mean nothing to the hardware: the driver keeps byte counts there, the compiler
+leaves the upper half of a parameter unwritten.
+Word 2: [0] im2col, [4:6] rank - 1, [7:10] type, [11:12] interleave, [13:14] swizzle, [15] NaN fill, [16] TF32,
+[17:18] L2 promotion, [19:20] swizzle atomicity; bits 1 and 21 are set by the compiler's inline encoder and not by the
+driver.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ import numpy as np
 
 from emulator.errors import IllegalInstruction
 from emulator.memory import swizzle as sw
-from emulator.memory.box import Geometry, box_geometry
+from emulator.memory.box import Geometry, box_geometry, pixel_geometry
+from emulator.memory.im2col import MIN_RANK, Im2col
 
 NBYTES = 128
 MEANINGFUL = 64
 MAX_RANK = 5
+_IM2COL = 1
 _KNOWN_FLAGS = 1 << 1 | 1 << 21
 _FIELD_BITS = 0x1FFFF0
 
@@ -84,12 +89,15 @@ def driver_type(number: int) -> ElementType:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tile-mode tensor map. Dimension 0 is contiguous.
+    """A tensor map. Dimension 0 is contiguous.
 
     dims, box, element_strides: `rank` ints (elements); strides: rank - 1 ints (bytes, dimension 1 upwards);
-    interleave 0 none, 1 16B, 2 32B; swizzle 0 none, 1 32B, 2 64B, 3 128B; atomicity 0 16B, 1 32B, 2 32B + 8B flip,
-    3 64B; nan_fill: out-of-range elements become the special NaN instead of zero; l2: promotion hint, no effect;
-    flags: bits of word 2 without a modelled meaning, kept so that encode(decode(x)) is x.
+    interleave 0 none, 1 16B, 2 32B (dimension 0 then counts slices of so many bytes, and dimension rank - 2 the slices
+    of the channels, of which a copy takes one); swizzle 0 none, 1 32B, 2 64B, 3 128B; atomicity 0 16B, 1 32B, 2 32B +
+    8B flip, 3 64B; nan_fill: out-of-range elements become the special NaN instead of zero; l2: promotion hint, no
+    effect;
+    flags: bits of word 2 without a modelled meaning, kept so that encode(decode(x)) is x. im2col: None in tile mode;
+    in im2col mode box[0] is the number of channels and the others are 1.
     """
 
     address: int
@@ -104,6 +112,13 @@ class TensorMap:
     nan_fill: bool = False
     l2: int = 0
     flags: int = 0
+    im2col: Im2col | None = None
+
+    @property
+    def unit(self) -> int:
+        """Bytes that one step of the inner coordinate stands for, times 8: those of an element, or of a slice of 16 or
+        32 bytes where the channels are interleaved."""
+        return 128 << (self.interleave - 1) if self.interleave else self.element.bits
 
     @property
     def rank(self) -> int:
@@ -123,12 +138,16 @@ class TensorMap:
     def geometry(self) -> Geometry:
         """Shape of the box; IllegalInstruction for a map that the hardware refuses or that is not modelled."""
         problems = self.problems()
-        if self.interleave:
-            problems.append("interleaved maps are not modelled")
+        if self.interleave and (self.element_strides[0] > 1 or self.im2col):
+            problems.append("interleaved maps with im2col or an inner element stride are not modelled")
         if problems:
             raise IllegalInstruction(f"tensor copy with a bad tensor map: {'; '.join(problems)}")
         kind = self.element
-        return box_geometry(self.box, self.element_strides, self.strides, kind.bits, kind.padded, self.pattern)
+        if self.im2col:
+            return pixel_geometry(self.im2col.pixels, self.box[0] * kind.bits // 8, self.rank, self.pattern)
+        # A copy takes one slice of the channels, whatever the box says about them.
+        box = (*self.box[:-2], 1, self.box[-1]) if self.interleave else self.box
+        return box_geometry(box, self.element_strides, self.strides, self.unit, kind.padded, self.pattern)
 
     @classmethod
     def decode(cls, raw: Any) -> TensorMap:
@@ -169,6 +188,9 @@ class TensorMap:
             words[13] |= (step - 1) << 3 * i
             word, shift = (14, 8 * (i - 1)) if i else (13, 24)
             words[word] |= (box - 1) << shift
+        if self.im2col:
+            words[2] |= _IM2COL
+            words[14:16] = self.im2col.words(self.rank)
         return np.array(words, "<u4").tobytes()
 
     def replace(self, field: str, ordinal: int, value: int) -> TensorMap:
@@ -199,7 +221,7 @@ class TensorMap:
             if not 1 <= dim <= 1 << 32:
                 add(f"dimension {i} is {dim}; allowed 1..2^32")
         inner = self.box[0] * self.element.bits
-        if not self.interleave and inner % 128:
+        if inner % 128:
             add(f"inner box is {inner / 8:g} bytes, not a multiple of 16")
         if (
             not self.interleave
@@ -216,7 +238,8 @@ class TensorMap:
             add(f"NaN fill with type {self.element.name}")
         if self.atomicity and self.swizzle != 3:
             add("swizzle atomicity other than 16B needs the 128B swizzle")
-        return found + _narrow_problems(self)
+        boxed = self.im2col.problems(self.dims) if self.im2col else []
+        return found + _narrow_problems(self) + boxed
 
 
 def _narrow_problems(tmap: TensorMap) -> list[str]:
@@ -240,15 +263,17 @@ _DECODED: dict[bytes, TensorMap] = {}
 def _decode(words: list[int]) -> TensorMap:
     mode = words[2]
     rank = (mode >> 4 & 7) + 1
-    flags = mode & ~_FIELD_BITS & ~(3 << 19)
+    flags = mode & ~_FIELD_BITS & ~(3 << 19) & ~_IM2COL
     element = _BY_CODE.get((mode >> 7 & 15, bool(mode >> 16 & 1)))
-    if element is None or rank > MAX_RANK or flags & ~_KNOWN_FLAGS or mode >> 11 & 3 == 3:
+    flat = mode & _IM2COL and rank < MIN_RANK
+    if element is None or flat or rank > MAX_RANK or flags & ~_KNOWN_FLAGS or mode >> 11 & 3 == 3:
         raise IllegalInstruction(
             f"not a tensor map: word 2 is {mode:#010x} (rank {rank}, type {mode >> 7 & 15}, "
             f"interleave {mode >> 11 & 3}, other bits {flags:#x})"
         )
     strides = [(words[3 + i] | (words[7] >> 4 * i & 15) << 32) << 4 for i in range(rank - 1)]
-    boxes = [words[13] >> 24] + [words[14] >> 8 * i & 255 for i in range(4)]
+    boxed = Im2col.decode(words[14], words[15], rank) if mode & _IM2COL else None
+    boxes = [words[13] >> 24] + [0 if boxed else words[14] >> 8 * i & 255 for i in range(4)]
     return TensorMap(
         address=words[0] | words[1] << 32,
         element=element,
@@ -262,6 +287,7 @@ def _decode(words: list[int]) -> TensorMap:
         nan_fill=bool(mode >> 15 & 1),
         l2=mode >> 17 & 3,
         flags=flags,
+        im2col=boxed,
     )
 
 

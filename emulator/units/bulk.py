@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from emulator.errors import IllegalInstruction
+from emulator.errors import IllegalInstruction, MemoryFault
 from emulator.memory.globals import GlobalMemory
 from emulator.memory.shared import SharedMemory
 from emulator.units.reductions import reduce_elements
@@ -13,12 +13,12 @@ ALIGN = 16
 
 
 def check(what: str, nbytes: int, *places: int) -> None:
-    """Raise IllegalInstruction unless the size and both addresses are multiples of 16."""
+    """Raise IllegalInstruction unless the size is a multiple of 16, MemoryFault unless the addresses are."""
     if nbytes < 0 or nbytes % ALIGN:
         raise IllegalInstruction(f"{what} of {nbytes} bytes: the size must be a multiple of {ALIGN}")
     for place in places:
         if place % ALIGN:
-            raise IllegalInstruction(f"{what} at {place:#x}: the address must be a multiple of {ALIGN}")
+            raise MemoryFault(f"{what} at {place:#x}: the address must be a multiple of {ALIGN}")
 
 
 def load(memory: GlobalMemory, address: int, target: SharedMemory, offset: int, nbytes: int) -> None:

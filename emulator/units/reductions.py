@@ -53,7 +53,8 @@ def check(op: str, kind: str) -> None:
 def reduce_values(op: str, kind: str, old: Bits, new: Bits) -> Bits:
     """`old op new` on raw elements (dtype `RAW[kind]`, any shape).
 
-    Integers wrap. Floats round to nearest even, a NaN result is 0x7FFF.. , f32ftz flushes subnormal inputs and results
+    Integers wrap. Floats round to nearest even, a NaN result is 0x7FFF.., except that of f64: the NaN operand as it is,
+    signalling or not, rather the new one. f32ftz flushes subnormal inputs and results
     to signed zero; f16 and bf16 min/max drop a NaN operand and order -0 below +0. inc: old >= new ? 0 : old + 1; dec:
     old == 0 or old > new ? new : old - 1.
     """
@@ -107,7 +108,7 @@ def _add(kind: str, old: Bits, new: Bits) -> Bits:
         total = _flush(total)
     raw: Bits = total.view(RAW[kind])
     if kind == "f64":
-        return raw
+        return np.where(np.isnan(b), new, np.where(np.isnan(a), old, raw))
     return np.where(np.isnan(total), np.uint32(0x7FFFFFFF), raw)
 
 

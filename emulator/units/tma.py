@@ -1,4 +1,4 @@
-"""Tensor copies: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor in tile, gather4 and scatter4 modes.
+"""Tensor copies: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor in tile, im2col, gather4 and scatter4 modes.
 
 `check_load` and `check_store` say at issue what the hardware would refuse; the other functions move data at once, and
 when a copy happens is the machine's choice. Rules measured on an H200: the inner
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from emulator.errors import IllegalInstruction, MemoryFault
 from emulator.memory.box import Geometry
 from emulator.memory.globals import GlobalMemory
+from emulator.memory.im2col import Im2col, corner_bits
 from emulator.memory.shared import SharedMemory
 from emulator.memory.swizzle import tile_granules
 from emulator.memory.tensormap import TensorMap
@@ -32,15 +33,20 @@ Mask = NDArray[np.bool_]
 __all__ = [
     "BoxData",
     "box_bytes",
+    "check_im2col",
     "check_load",
     "check_store",
+    "check_store_im2col",
     "granules",
     "load_box",
     "load_gather4",
+    "load_im2col",
     "place",
     "reduce_box",
     "reduce_elements",
+    "reduce_im2col",
     "store_box",
+    "store_im2col",
     "store_scatter4",
 ]
 
@@ -74,12 +80,18 @@ def place(box: BoxData, smem: SharedMemory, offset: int) -> I64:
 def check_load(tmap: TensorMap, coords: Sequence[int], shared_offset: int) -> None:
     """What the hardware refuses when a load is issued: IllegalInstruction for the map, the number of coordinates or a
     misaligned inner one, MemoryFault for a shared address that is no multiple of 128."""
+    _check_tile(tmap)
     _inner_start(tmap, coords, "load")
     _check_shared(shared_offset)
 
 
 def check_store(tmap: TensorMap, coords: Sequence[int], shared_offset: int, op: str | None = None) -> None:
     """The same for stores and, with `op`, reductions: also negative coordinates, padded types, missing operations."""
+    _check_tile(tmap)
+    _check_write(tmap, coords, shared_offset, op)
+
+
+def _check_write(tmap: TensorMap, coords: Sequence[int], shared_offset: int, op: str | None) -> None:
     what = "reduction" if op else "store"
     if op:
         check(op, tmap.element.name)
@@ -89,6 +101,11 @@ def check_store(tmap: TensorMap, coords: Sequence[int], shared_offset: int, op: 
     if min(coords) < 0:
         raise IllegalInstruction(f"tensor {what} at negative coordinates {tuple(coords)}")
     _check_shared(shared_offset)
+
+
+def _check_tile(tmap: TensorMap) -> None:
+    if tmap.im2col:
+        raise IllegalInstruction("tensor copy in tile mode with a tensor map of im2col")
 
 
 def _check_shared(offset: int) -> None:
@@ -116,6 +133,60 @@ def load_box(tmap: TensorMap, coords: Sequence[int], gmem: GlobalMemory) -> BoxD
     return _load_rows(tmap, shape, gmem, _row_addresses(tmap, shape, coords, first), inside, first)
 
 
+def load_im2col(tmap: TensorMap, coords: Sequence[int], offsets: Sequence[int], gmem: GlobalMemory) -> BoxData:
+    """Read the pixels of an im2col map: they run through its bounding box from the given one on, dimension 1 fastest,
+    then to the next image; what is read of each lies `offsets` further in the spatial dimensions: 16, 8 or 5 bits for
+    one, two or three of them. Pixels outside the tensor are filled as in `load_box`."""
+    places = _pixels(tmap, coords)
+    first = _inner_start(tmap, coords, "load")
+    largest = (1 << corner_bits(tmap.rank)) - 1
+    if max(offsets) > largest:
+        raise IllegalInstruction(f"im2col copy at offsets {tuple(offsets)}; at most {largest} for rank {tmap.rank}")
+    places += np.array([*offsets, 0], np.int64)
+    addresses, inside = _pixel_addresses(tmap, places, first)
+    return _load_rows(tmap, tmap.geometry, gmem, addresses, None if inside.all() else inside, first)
+
+
+def check_im2col(tmap: TensorMap, coords: Sequence[int], shared_offset: int = 0) -> Im2col:
+    """IllegalInstruction unless the map is one of im2col and its first pixel lies in the bounding box; MemoryFault for
+    a shared address that is no multiple of 128."""
+    _check_shared(shared_offset)
+    boxed = tmap.im2col
+    if boxed is None:
+        raise IllegalInstruction("im2col copy with a tensor map of tile mode")
+    _inner_start(tmap, coords, "im2col copy")
+    for d, (low, high) in enumerate(zip(boxed.lower, boxed.upper, strict=True), 1):
+        if not low <= coords[d] < tmap.dims[d] + high:
+            raise IllegalInstruction(
+                f"im2col copy: coordinate {coords[d]} of dimension {d} is outside the bounding box, "
+                f"{low}..{tmap.dims[d] + high - 1}"
+            )
+    return boxed
+
+
+def _pixels(tmap: TensorMap, coords: Sequence[int]) -> I64:
+    """Coordinates of dimensions 1 upwards of the pixels of one copy, int64 [pixels, rank - 1]."""
+    boxed = check_im2col(tmap, coords)
+    at = list(coords[1:])
+    found = np.empty((boxed.pixels, len(at)), np.int64)
+    for row in found:
+        row[:] = at
+        at[0] += tmap.element_strides[1]
+        for d, (low, high) in enumerate(zip(boxed.lower, boxed.upper, strict=True)):
+            if at[d] < tmap.dims[d + 1] + high:
+                break
+            at[d] = low
+            at[d + 1] += tmap.element_strides[d + 2]
+    return found
+
+
+def _pixel_addresses(tmap: TensorMap, places: I64, first: int) -> tuple[I64, Mask]:
+    """Byte addresses of pixels, and which of them lie inside the tensor; the others' addresses mean nothing."""
+    inside: Mask = np.logical_and(places >= 0, places < np.array(tmap.dims[1:], np.int64)).min(axis=1)
+    kept = np.where(inside[:, None], places, 0)
+    return kept @ np.array(tmap.strides, np.int64) + _wrapped(tmap.address + first), inside
+
+
 def load_gather4(tmap: TensorMap, coords: Sequence[int], gmem: GlobalMemory) -> BoxData:
     """tile::gather4: coords = (inner, row0, row1, row2, row3) of a 2-d map whose box has one row; gives 4 rows."""
     shape, first, rows = _four_rows(tmap, coords, "gather4")
@@ -127,7 +198,7 @@ def load_gather4(tmap: TensorMap, coords: Sequence[int], gmem: GlobalMemory) -> 
 def _load_rows(
     tmap: TensorMap, shape: Geometry, gmem: GlobalMemory, addresses: I64, inside: Mask | None, first: int
 ) -> BoxData:
-    extent = tmap.dims[0] * tmap.element.bits // 8
+    extent = tmap.dims[0] * tmap.unit // 8
     low, high = max(0, -first), min(shape.inner, extent - first)
     whole = low == 0 and high == shape.inner
     if whole and inside is None:
@@ -185,6 +256,39 @@ def reduce_box(
     _put_box(tmap, coords, smem, offset, gmem, op)
 
 
+def store_im2col(tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, offset: int, gmem: GlobalMemory) -> None:
+    """Write the pixels of an im2col map (`.im2col_no_offs`); see `check_store_im2col` for what the hardware refuses."""
+    _put_pixels(tmap, coords, smem, offset, gmem, None)
+
+
+def reduce_im2col(
+    tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, offset: int, gmem: GlobalMemory, op: str
+) -> None:
+    """`global = global op shared` on the pixels of an im2col map."""
+    _put_pixels(tmap, coords, smem, offset, gmem, op)
+
+
+def check_store_im2col(tmap: TensorMap, coords: Sequence[int], shared_offset: int, op: str | None = None) -> None:
+    """What the hardware refuses of a store or reduction: what `check_store` says, a first pixel outside the bounding
+    box, and a bounding box that reaches beyond the tensor."""
+    _check_write(tmap, coords, shared_offset, op)
+    boxed = check_im2col(tmap, coords)
+    if min(boxed.lower) < 0 or max(boxed.upper) > 0:
+        raise IllegalInstruction(
+            f"im2col store with a bounding box from {boxed.lower} to {boxed.upper}: it must lie inside the tensor"
+        )
+
+
+def _put_pixels(
+    tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, offset: int, gmem: GlobalMemory, op: str | None
+) -> None:
+    check_store_im2col(tmap, coords, offset, op)
+    shape, first = tmap.geometry, _inner_start(tmap, coords, "store")
+    data = smem.u128.take(granules(shape, smem, offset, shape.rows)).view(np.uint8)
+    addresses, inside = _pixel_addresses(tmap, _pixels(tmap, coords), first)
+    _put_rows(tmap, shape, gmem, addresses, inside, first, data, op)
+
+
 def store_scatter4(tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, offset: int, gmem: GlobalMemory) -> None:
     """tile::scatter4: four rows of shared memory go to rows coords[1:5] of a 2-d map, at inner coordinate coords[0]."""
     shape, first, rows = _four_rows(tmap, coords, "scatter4")
@@ -217,7 +321,7 @@ def _put_rows(
     data: U8,
     op: str | None,
 ) -> None:
-    extent = -(-tmap.dims[0] * tmap.element.bits // 128) * 16
+    extent = -(-tmap.dims[0] * tmap.unit // 128) * 16
     width = min(shape.inner, extent - first)
     if inside is not None:
         addresses, data = addresses[inside], data[inside]
@@ -250,7 +354,7 @@ def _inner_start(tmap: TensorMap, coords: Sequence[int], what: str) -> int:
     _ = tmap.geometry
     if len(coords) != tmap.rank:
         raise IllegalInstruction(f"tensor {what}: {len(coords)} coordinates for a rank-{tmap.rank} tensor map")
-    bits = coords[0] * tmap.element.bits
+    bits = coords[0] * tmap.unit
     unit = 128 * tmap.element.bits if tmap.element.padded else 128
     if bits % unit:
         raise IllegalInstruction(

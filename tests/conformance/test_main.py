@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.__main__ import main, run_apart
+from conformance.__main__ import latest, main, run_apart, sources
 from conformance.cases import EXAMPLES, PRIMITIVES, SCRIPTS, Case, cases
 from conformance.child import Outcome
 from conformance.table import page, short, summary
@@ -31,6 +31,7 @@ print("PASS")
     "asserts": "assert False, 'the sum is wrong'\n",
     "leaves": "raise SystemExit(2)\n",
     "raises": "raise KeyError('dim')\n",
+    "says": "print('kernel 4: FAILED (max_err=3.23e-02)')\n",
     "dies": "import os; os._exit(7)\n",
 }
 
@@ -64,12 +65,29 @@ def test_every_end_of_a_script_is_a_verdict(checkout, tmp_path, capsys):
     assert code == 1
     printed = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     verdicts = {name: printed[name].split()[2] for name in SOURCES}
-    assert verdicts == {"good": "pass", "asserts": "fail", "leaves": "fail", "raises": "error", "dies": "crash"}
+    assert verdicts == {
+        "good": "pass",
+        "asserts": "fail",
+        "leaves": "fail",
+        "raises": "error",
+        "says": "fail",
+        "dies": "crash",
+    }
     assert "cos 1.000000000 rel_rms 0" in printed["good"] and " 0 wi" not in printed["good"]
     assert "the sum is wrong" in printed["asserts"] and "exit code 2" in printed["leaves"]
     assert "KeyError: 'dim'" in printed["raises"] and "the process ended with 7" in printed["dies"]
+    assert "it says: kernel 4: FAILED (max_err=3.23e-02)" in printed["says"]
+    kept = latest(cases(checkout, ("good", "asserts")), tmp_path / "logs")
+    assert kept is not None and [(case.name, outcome.verdict) for case, outcome in kept] == [
+        ("asserts", "fail"),
+        ("good", "pass"),
+    ]
+    assert {outcome.sources for _, outcome in kept} == {sources()} and len(sources()) == 12
+    assert latest(cases(checkout), tmp_path / "logs") is None
     assert "PASS" in (tmp_path / "logs" / "good.log").read_text()
-    assert "1 of 5 primitives pass. Not as expected: asserts, dies, leaves, raises." in " ".join(printed["0"].split())
+    assert "1 of 6 primitives pass. Not as expected: asserts, dies, leaves, raises, says." in " ".join(
+        printed["0"].split()
+    )
 
 
 def test_a_script_without_an_end_is_stopped(checkout, tmp_path):
@@ -94,7 +112,11 @@ def test_the_page():
         ),
         (Case("c", f"{PRIMITIVES}/tma/c.py"), Outcome("error", "KeyError: 'a|b'\nmore", constant=True)),
     ]
-    text = page(rows, "commit abc", "4.8.1")
+    for _, outcome in rows:
+        outcome.sources = "digest"
+    text = page(rows, "commit abc", "4.8.1", "digest")
+    assert "earlier sources" not in text
+    assert "3 of the 3 results were obtained with earlier sources" in page(rows, "commit abc", "4.8.1", "other")
     assert "1 of 2 scripts and 0 of 1 primitives pass. Not as expected: c." in text
     assert "| `cute/a.py --mnk 1,2,3` | sm_100a | pass | 1.000000000 | 0.0013 | 0.5 | 12,345 | 3.2 |  |" in text
     assert (

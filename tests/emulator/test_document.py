@@ -10,6 +10,7 @@ import emulator
 from emulator import document
 from emulator.isa import forms
 from emulator.isa.evidence import B200, DOCUMENTATION, H200, KERNELS, LAYOUTS, LEVELS, evidence_of
+from tests.emulator.hw import cases
 from tests.emulator.isa.captured import groups, member
 
 PROBES = ("mma", "mma2", "map", "warp", "tma", "mbar")
@@ -33,6 +34,8 @@ def captured_opcodes() -> set[str]:
     for name in PROBES:
         module = emulator.parse(bytes(member(f"ptx/{name}")).decode())
         found |= {i.opcode for f in module.functions.values() for i in f.instructions}
+    for case in cases.EQUAL:
+        found |= {i.opcode for f in emulator.parse(case.text).functions.values() for i in f.instructions}
     return found
 
 

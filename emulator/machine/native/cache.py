@@ -47,14 +47,15 @@ def find(name: str) -> Any:
 
 
 def keep(name: str, image: Any) -> None:
-    """Write something under a name. A disk that refuses is no error."""
-    body, path = pickle.dumps(image, protocol=5), _path(name)
+    """Write something under a name. A disk that refuses is no error, nor is an image that cannot be pickled."""
+    path = _path(name)
     try:
+        body = pickle.dumps(image, protocol=5)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(hashlib.sha256(body).digest() + body)
         os.replace(file.name, path)
-    except OSError:
+    except (OSError, pickle.PicklingError, AttributeError, TypeError):
         return
 
 

@@ -1,4 +1,4 @@
-"""The Python side of calls from native code: one small function per effect, printed and compiled when first reached.
+"""The Python side of calls from native code: one small function per effect, made when first reached.
 
 Operands and results of an effect lie in a scratch area; the functions see them as NumPy views. One context serves one
 launch at a time; a warp is the context's current one while its native code runs.
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emulator.builders.llvm_values import LANES, LAUNCH, STATE, Effect, Kept, Uniform
+from emulator.builders.llvm_values import ALIGN, LANES, LAUNCH, STATE, Effect, Kept, Uniform
 from emulator.builders.numpy_block import DTYPES, WIDTH
 from emulator.machine.native.constants import Constants
-from emulator.machine.native.cta import NativeCta
+from emulator.machine.native.cta import NativeCta, address_of
 from emulator.machine.native.image import Image
 from emulator.machine.native.runtime import REGION_WORDS
 
@@ -32,7 +32,7 @@ GO_ON, STOP = 0, 1
 def aligned(nbytes: int) -> np.ndarray:
     """Zero bytes at a multiple of 64."""
     raw = np.zeros(nbytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
+    start = -address_of(raw) % 64
     return raw[start : start + nbytes]
 
 
@@ -59,7 +59,7 @@ class Context:
         self.warp_type = warp_type
         self.entry = ENTRY(entry)
         self.scratch = aligned(image.scratch_bytes)
-        self._scratch_address: int = self.scratch.ctypes.data
+        self._scratch_address: int = address_of(self.scratch)
         self.constants = Constants({}, {})
         self.warp: Any = None
         self.failure: BaseException | None = None
@@ -128,50 +128,65 @@ class Context:
         return call
 
     def _make(self, effect: Effect) -> Callable[[Any], int]:
-        names: dict[str, Any] = {"H": effect.handler, "context": self}
-        arguments = "".join(f", {self._argument(a, names)}" for a in effect.arguments)
+        """The function of an effect, with its views bound."""
+        handler, index, block, blocking = effect.handler, effect.index, effect.block, effect.blocking
+        arguments = tuple(self._argument(a) for a in effect.arguments)
+        keep = self._keeper(effect)
         if effect.pure:
-            lines = [f"t = H({arguments[2:]})"]
-        else:
-            mask = "w.mask"
-            if effect.guard is not None:
-                mask = self._bind(names, view(self.scratch, Kept("pred", effect.guard)))
-            lines = [f"w.at = {effect.index}", f"t = H(w, {mask}{arguments})"]
-        if effect.blocking:
-            lines.append(f"if t is None:\n    context.blocked = {effect.block}\n    return {STOP}")
-        lines += self._results(effect, names)
-        text = "def call(w):\n  " + "\n  ".join(lines) + f"\n  return {GO_ON}"
-        exec(compile(text, f"<effect {effect.handler.__name__}>", "exec"), names)
-        made: Callable[[Any], int] = names["call"]
-        return made
 
-    def _results(self, effect: Effect, names: dict[str, Any]) -> list[str]:
+            def call(warp: Any) -> int:
+                keep(handler(*arguments))
+                return GO_ON
+
+            return call
+        guard = None if effect.guard is None else view(self.scratch, Kept("pred", effect.guard))
+
+        def ask(warp: Any) -> int:
+            warp.at = index
+            answer = handler(warp, warp.mask if guard is None else guard, *arguments)
+            if answer is None and blocking:
+                self.blocked = block
+                return STOP
+            if keep is not None:
+                keep(answer)
+            return GO_ON
+
+        return ask
+
+    def _keeper(self, effect: Effect) -> Any:
+        """What puts the results of a handler where native code reads them; None if there are none."""
         kept = effect.results
         if not kept:
-            return []
+            return None
+        places = [view(self.scratch, k) for k in kept]
         if effect.single:
-            return [f"{self._bind(names, view(self.scratch, kept[0]))}[:] = t"]
-        if len({k.type for k in kept}) == 1 and len(kept) > 2 and LANES * WIDTH[kept[0].type] % 512 == 0:
-            size = LANES * WIDTH[kept[0].type] // 8
+            (place,) = places
+
+            def put(answer: Any) -> None:
+                place[:] = answer
+
+            return put
+        size = LANES * WIDTH[kept[0].type] // 8
+        if len(kept) > 2 and len({k.type for k in kept}) == 1 and size % ALIGN == 0:
             whole = self.scratch[kept[0].offset : kept[0].offset + size * len(kept)]
-            return [f"{self._bind(names, whole.view(DTYPES[kept[0].type]).reshape(len(kept), LANES))}[:] = t"]
-        return [f"{self._bind(names, view(self.scratch, k))}[:] = t[{n}]" for n, k in enumerate(kept)]
+            rows: np.ndarray = whole.view(DTYPES[kept[0].type]).reshape(len(kept), LANES)
 
-    def _argument(self, argument: Any, names: dict[str, Any]) -> str:
+            def put_rows(answer: Any) -> None:
+                rows[:] = answer
+
+            return put_rows
+
+        def put_each(answer: Any) -> None:
+            for place, lanes in zip(places, answer, strict=True):
+                place[:] = lanes
+
+        return put_each
+
+    def _argument(self, argument: Any) -> Any:
         if isinstance(argument, Kept):
-            return self._bind(names, view(self.scratch, argument))
+            return view(self.scratch, argument)
         if isinstance(argument, Uniform):
-            return self._bind(names, uniform(argument))
+            return uniform(argument)
         if isinstance(argument, tuple) and any(isinstance(a, (Kept, Uniform)) for a in argument):
-            items = tuple(
-                view(self.scratch, a) if isinstance(a, Kept) else uniform(a) if isinstance(a, Uniform) else a
-                for a in argument
-            )
-            return self._bind(names, items)
-        return self._bind(names, argument)
-
-    @staticmethod
-    def _bind(names: dict[str, Any], thing: Any) -> str:
-        name = f"x{len(names)}"
-        names[name] = thing
-        return name
+            return tuple(self._argument(a) for a in argument)
+        return argument

@@ -70,6 +70,15 @@ def _host() -> tuple[Any, str, str]:
     return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
+@cache
+def supported() -> bool:
+    """Whether this processor has what the printed code takes for granted: fused multiply-add and conversions of f16
+    that are instructions, not calls of a library."""
+    target, _, features = _host()
+    needed = ("+avx2", "+fma", "+f16c") if target.name.startswith("x86") else ()
+    return all(feature in features.split(",") for feature in needed)
+
+
 def _machine(level: int) -> Any:
     target, name, features = _host()
     return target.create_target_machine(cpu=name, features=features, opt=level, jit=True)

@@ -222,26 +222,10 @@ shared:
 {"".join(asking)}"""
 
 
-def _tensor(write: bool) -> str:
-    """Loads or stores of tensor memory: `map` holds the word of every register and lane behind the first one, and is
-    null where register r of lane t lies r columns to the right in lane t. All lanes must be here."""
-    move = (
-        f"""
-  %value = load {L32}, ptr %place, align 64
-  call void @llvm.masked.scatter.v32i32.v32p0({L32} %value, <32 x ptr> %pointers, i32 4, {MASK} splat (i1 true))"""
-        if write
-        else f"""
-  %value = call {L32} @llvm.masked.gather.v32i32.v32p0(<32 x ptr> %pointers, i32 4, {MASK} splat (i1 true),
-    {L32} poison)
-  store {L32} %value, ptr %place, align 64"""
-    )
-    rows = ", ".join(f"i32 {512 * k}" for k in range(32))
-    done = "\n  call void @progress(ptr %state)" if write else ""
-    name = "store_tensor" if write else "load_tensor"
-    arguments = "i32 %mask, i32 %columns, ptr %map, i64 %count, ptr %buffer"
-    return f"""
-define internal i1 @try.{name}(ptr %state, {L32} %address, {arguments}) nounwind {{
-start:{field("whole", "state", STATE["whole"])}{field("quarter", "state", STATE["quarter"])}
+def _tensor_place() -> str:
+    """Checks an address of tensor memory, and that all lanes are here; leaves `%base` and `%straight`, or goes to
+    `fail`."""
+    return f"""{field("whole", "state", STATE["whole"])}{field("quarter", "state", STATE["quarter"])}
   %together = icmp ne i64 %whole, 0
   %all = icmp eq i32 %mask, -1
   %here = and i1 %together, %all
@@ -285,7 +269,29 @@ look:
 good:
   %row = mul i32 %lane, 512
   %word = add i32 %row, %column
-  %base = getelementptr i32, ptr %words, i32 %word
+  %base = getelementptr i32, ptr %words, i32 %word"""
+
+
+def _tensor(write: bool) -> str:
+    """Loads or stores of tensor memory: `map` holds the word of every register and lane behind the first one, and is
+    null where register r of lane t lies r columns to the right in lane t. All lanes must be here."""
+    move = (
+        f"""
+  %value = load {L32}, ptr %place, align 64
+  call void @llvm.masked.scatter.v32i32.v32p0({L32} %value, <32 x ptr> %pointers, i32 4, {MASK} splat (i1 true))"""
+        if write
+        else f"""
+  %value = call {L32} @llvm.masked.gather.v32i32.v32p0(<32 x ptr> %pointers, i32 4, {MASK} splat (i1 true),
+    {L32} poison)
+  store {L32} %value, ptr %place, align 64"""
+    )
+    rows = ", ".join(f"i32 {512 * k}" for k in range(32))
+    done = "\n  call void @progress(ptr %state)" if write else ""
+    name = "store_tensor" if write else "load_tensor"
+    arguments = "i32 %mask, i32 %columns, ptr %map, i64 %count, ptr %buffer"
+    return f"""
+define internal i1 @try.{name}(ptr %state, {L32} %address, {arguments}) nounwind {{
+start:{_tensor_place()}
   br label %next
 next:
   %k = phi i64 [ 0, %good ], [ %more, %join ]

@@ -12,6 +12,7 @@ from emulator.builders.llvm_values import DIVERGE, LANES, STATE, STOP, YIELD, Ke
 from emulator.errors import EmulatorError
 from emulator.isa.warplike import ballot
 from emulator.machine.native.calls import Context, aligned, view
+from emulator.machine.native.cta import address_of
 from emulator.machine.warp import Warp
 from emulator.ptx.types import TYPES
 
@@ -69,7 +70,7 @@ class NativeWarp(Warp):
         super().__init__(cta, index, live)
         self._context = context
         self._call = context.entry
-        self._place: int = buffer.ctypes.data
+        self._place: int = address_of(buffer)
         self._running = self._word
         self._apart: list[Lanes] = []
         constants.fill(self, buffer[_STATE_BYTES:first])

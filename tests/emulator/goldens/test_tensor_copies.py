@@ -12,10 +12,11 @@ from emulator.memory.globals import GlobalMemory, Region
 from tests.emulator.goldens.probe import POLICIES, Out, launches, member, run, table, u32
 
 CASES = {c["name"]: c for c in table("tma/cases")}
-RAN = [n for n, c in CASES.items() if "error" not in c and not c["interleave"]]
-INTERLEAVED = [n for n, c in CASES.items() if c["interleave"]]
-"""Exceptions: interleaved maps are refused. The captured waits did not complete with the byte counts that the capture
-assumed, so their rules are not known."""
+BEYOND = {"ld_3d_u16_il16", "ld_3d_u16_il32", "ld_5d_il16", "st_3d_u16_il32", "st_5d_il16"}
+"""Exceptions: interleaved maps whose slices reach beyond the captured buffer, so nobody knows what was read there, and
+whose byte counts the capture guessed wrong. tests/emulator/hw has interleaved copies that stay inside."""
+
+RAN = [n for n, c in CASES.items() if "error" not in c and n not in BEYOND]
 
 
 def tensor_map(case: dict[str, Any], region: Region) -> bytes:
@@ -76,13 +77,7 @@ def test_stores_and_reductions(name: str) -> None:
 
 def test_nothing_is_left_out() -> None:
     refused = [n for n, c in CASES.items() if "error" in c]
-    assert (len(RAN), len(INTERLEAVED), len(refused), len(CASES)) == (296, 6, 8, 310)
-
-
-@pytest.mark.parametrize("name", INTERLEAVED)
-def test_interleaved_maps_are_refused_by_name(name: str) -> None:
-    with pytest.raises(IllegalInstruction, match="interleaved maps are not modelled"):
-        start(name)
+    assert (len(RAN), len(BEYOND), len(refused), len(CASES)) == (297, 5, 8, 310)
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,7 @@ def _compare(pair: Pair, values: list[np.ndarray], live: np.ndarray) -> list[str
 
 @pytest.mark.parametrize("number", range(50), ids=lambda n: f"out{n}")
 def test_captured_forms(number: int) -> None:
-    """Every scalar form that was captured on an H200, on special and ordinary operands, with all and with some
-    lanes."""
+    """Every scalar form captured on an H200, on special and ordinary operands, with all and with some lanes."""
     bodies, registers = [], {}
     for k, form in enumerate(captured.forms(captured.groups()[number])):
         if not _accepted(form):

@@ -8,6 +8,7 @@ import pytest
 
 from emulator.errors import IllegalInstruction, MemoryFault
 from emulator.memory.globals import GlobalMemory
+from emulator.memory.im2col import Im2col
 from emulator.memory.shared import SharedMemory
 from emulator.memory.tensormap import TensorMap, element_type
 from emulator.units import tma
@@ -142,10 +143,59 @@ def test_wrong_number_of_coordinates_and_misaligned_shared_address():
         tma.place(box, SharedMemory(96), 128)
 
 
-def test_interleaved_maps_are_refused():
+def test_interleaved_maps_that_are_refused():
     tmap, gmem, _ = small_map(interleave=1)
-    with pytest.raises(IllegalInstruction, match="interleaved maps are not modelled"):
+    with pytest.raises(IllegalInstruction, match="interleave needs rank 3 or more"):
         tma.load_box(tmap, (0, 0), gmem)
+    strided = replace(tmap, dims=(4, 2, 2), strides=(64, 128), box=(16, 1, 1), element_strides=(2, 1, 1))
+    with pytest.raises(IllegalInstruction, match="inner element stride are not modelled"):
+        tma.load_box(strided, (0, 0, 0), gmem)
+
+
+def pixels(lower=(-1, -1), upper=(-1, -1), steps=(1, 1, 1, 1), count=12):
+    """8 channels of 16 bits, images of 4 x 3, two of them."""
+    gmem = GlobalMemory()
+    region = gmem.allocate(8 * 4 * 3 * 2 * 2, "images")
+    region.views[2][:] = np.arange(1, 193)
+    boxed = Im2col(lower, upper, count)
+    box = (8, 1, 1, 1)
+    kind = element_type("u16")
+    return TensorMap(region.address, kind, (8, 4, 3, 2), (16, 64, 192), box, steps, im2col=boxed), gmem
+
+
+def first_elements(tmap, gmem, coords, offsets):
+    box = tma.load_im2col(tmap, coords, offsets, gmem)
+    return box.data.view(np.uint16)[:, 0].tolist()
+
+
+def test_im2col_runs_through_the_box_and_the_images():
+    # The box of a 3 x 3 filter with a border of one begins at -1 and has 3 x 2... pixels less the border behind.
+    tmap, gmem = pixels()
+    assert first_elements(tmap, gmem, (0, -1, -1, 0), (1, 1))[:4] == [1, 9, 17, 25]
+    assert first_elements(tmap, gmem, (0, -1, -1, 0), (0, 0)) == [0, 0, 0, 0, 0, 1, 9, 17, 0, 33, 41, 49]
+    assert first_elements(tmap, gmem, (0, 2, 1, 1), (0, 0)) == [145] + [0] * 11
+    with pytest.raises(IllegalInstruction, match="coordinate 3 of dimension 1 is outside the bounding box, -1..2"):
+        tma.load_im2col(tmap, (0, 3, 0, 0), (0, 0), gmem)
+    with pytest.raises(IllegalInstruction, match=r"offsets \(256, 0\); at most 255"):
+        tma.load_im2col(tmap, (0, 0, 0, 0), (256, 0), gmem)
+    with pytest.raises(IllegalInstruction, match="tile mode with a tensor map of im2col"):
+        tma.check_load(tmap, (0, 0, 0, 0), 0)
+    with pytest.raises(IllegalInstruction, match="must lie inside the tensor"):
+        tma.check_store_im2col(tmap, (0, 0, 0, 0), 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lower": (3, 0), "upper": (-1, 0)}, "bounding box of dimension 1 is empty: from 3 to 2"),
+        ({"count": 1025}, "1025 pixels; allowed 1..1024"),
+        ({"count": 0}, "0 pixels"),
+    ],
+)
+def test_im2col_maps_that_the_driver_refuses(changes, message):
+    tmap, gmem = pixels(**changes)
+    with pytest.raises(IllegalInstruction, match=message):
+        tma.load_im2col(tmap, (0, 3, 0, 0), (0, 0), gmem)
 
 
 def test_a_map_over_unregistered_memory_faults():
