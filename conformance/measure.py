@@ -61,7 +61,7 @@ def compare(actual: Any, expected: Any) -> Comparison | None:
 def _flat(value: Any) -> np.ndarray | None:
     if isinstance(value, torch.Tensor):
         with torch._C.DisableTorchFunction():
-            return value.detach().to(torch.float64).flatten().numpy()
+            return value.detach().cpu().to(torch.float64).flatten().numpy()
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
         return value.astype(np.float64).ravel()
     return None

@@ -41,10 +41,14 @@ __all__ = [
     "load_box",
     "load_gather4",
     "load_im2col",
+    "pixel_addresses",
+    "pixels",
     "place",
     "reduce_box",
     "reduce_elements",
     "reduce_im2col",
+    "row_addresses",
+    "rows_inside",
     "store_box",
     "store_im2col",
     "store_scatter4",
@@ -129,21 +133,21 @@ def load_box(tmap: TensorMap, coords: Sequence[int], gmem: GlobalMemory) -> BoxD
     """
     shape = tmap.geometry
     first = _inner_start(tmap, coords, "load")
-    inside = _rows_inside(tmap, shape, coords)
-    return _load_rows(tmap, shape, gmem, _row_addresses(tmap, shape, coords, first), inside, first)
+    inside = rows_inside(tmap, shape, coords)
+    return _load_rows(tmap, shape, gmem, row_addresses(tmap, shape, coords, first), inside, first)
 
 
 def load_im2col(tmap: TensorMap, coords: Sequence[int], offsets: Sequence[int], gmem: GlobalMemory) -> BoxData:
     """Read the pixels of an im2col map: they run through its bounding box from the given one on, dimension 1 fastest,
     then to the next image; what is read of each lies `offsets` further in the spatial dimensions: 16, 8 or 5 bits for
     one, two or three of them. Pixels outside the tensor are filled as in `load_box`."""
-    places = _pixels(tmap, coords)
+    places = pixels(tmap, coords)
     first = _inner_start(tmap, coords, "load")
     largest = (1 << corner_bits(tmap.rank)) - 1
     if max(offsets) > largest:
         raise IllegalInstruction(f"im2col copy at offsets {tuple(offsets)}; at most {largest} for rank {tmap.rank}")
     places += np.array([*offsets, 0], np.int64)
-    addresses, inside = _pixel_addresses(tmap, places, first)
+    addresses, inside = pixel_addresses(tmap, places, first)
     return _load_rows(tmap, tmap.geometry, gmem, addresses, None if inside.all() else inside, first)
 
 
@@ -164,7 +168,7 @@ def check_im2col(tmap: TensorMap, coords: Sequence[int], shared_offset: int = 0)
     return boxed
 
 
-def _pixels(tmap: TensorMap, coords: Sequence[int]) -> I64:
+def pixels(tmap: TensorMap, coords: Sequence[int]) -> I64:
     """Coordinates of dimensions 1 upwards of the pixels of one copy, int64 [pixels, rank - 1]."""
     boxed = check_im2col(tmap, coords)
     at = list(coords[1:])
@@ -180,7 +184,7 @@ def _pixels(tmap: TensorMap, coords: Sequence[int]) -> I64:
     return found
 
 
-def _pixel_addresses(tmap: TensorMap, places: I64, first: int) -> tuple[I64, Mask]:
+def pixel_addresses(tmap: TensorMap, places: I64, first: int) -> tuple[I64, Mask]:
     """Byte addresses of pixels, and which of them lie inside the tensor; the others' addresses mean nothing."""
     inside: Mask = np.logical_and(places >= 0, places < np.array(tmap.dims[1:], np.int64)).min(axis=1)
     kept = np.where(inside[:, None], places, 0)
@@ -258,14 +262,14 @@ def reduce_box(
 
 def store_im2col(tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, offset: int, gmem: GlobalMemory) -> None:
     """Write the pixels of an im2col map (`.im2col_no_offs`); see `check_store_im2col` for what the hardware refuses."""
-    _put_pixels(tmap, coords, smem, offset, gmem, None)
+    _putpixels(tmap, coords, smem, offset, gmem, None)
 
 
 def reduce_im2col(
     tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, offset: int, gmem: GlobalMemory, op: str
 ) -> None:
     """`global = global op shared` on the pixels of an im2col map."""
-    _put_pixels(tmap, coords, smem, offset, gmem, op)
+    _putpixels(tmap, coords, smem, offset, gmem, op)
 
 
 def check_store_im2col(tmap: TensorMap, coords: Sequence[int], shared_offset: int, op: str | None = None) -> None:
@@ -279,13 +283,13 @@ def check_store_im2col(tmap: TensorMap, coords: Sequence[int], shared_offset: in
         )
 
 
-def _put_pixels(
+def _putpixels(
     tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, offset: int, gmem: GlobalMemory, op: str | None
 ) -> None:
     check_store_im2col(tmap, coords, offset, op)
     shape, first = tmap.geometry, _inner_start(tmap, coords, "store")
     data = smem.u128.take(granules(shape, smem, offset, shape.rows)).view(np.uint8)
-    addresses, inside = _pixel_addresses(tmap, _pixels(tmap, coords), first)
+    addresses, inside = pixel_addresses(tmap, pixels(tmap, coords), first)
     _put_rows(tmap, shape, gmem, addresses, inside, first, data, op)
 
 
@@ -307,8 +311,8 @@ def _put_box(
     shape = tmap.geometry
     first = _inner_start(tmap, coords, "store")
     data = smem.u128.take(granules(shape, smem, offset, shape.rows)).view(np.uint8)
-    addresses = _row_addresses(tmap, shape, coords, first)
-    _put_rows(tmap, shape, gmem, addresses, _rows_inside(tmap, shape, coords), first, data, op)
+    addresses = row_addresses(tmap, shape, coords, first)
+    _put_rows(tmap, shape, gmem, addresses, rows_inside(tmap, shape, coords), first, data, op)
 
 
 def _put_rows(
@@ -364,18 +368,20 @@ def _inner_start(tmap: TensorMap, coords: Sequence[int], what: str) -> int:
     return bits // 8
 
 
-def _row_addresses(tmap: TensorMap, shape: Geometry, coords: Sequence[int], first: int) -> I64:
+def row_addresses(tmap: TensorMap, shape: Geometry, coords: Sequence[int], first: int) -> I64:
+    """Byte addresses of the rows of a box, `first` bytes into each, inside the tensor or not."""
     return shape.distance + _wrapped(
         tmap.address + first + sum(c * s for c, s in zip(coords[1:], tmap.strides, strict=True))
     )
 
 
 def _wrapped(address: int) -> int:
-    """Addresses are sums of 64 bits: what a wild coordinate or map gives is in no tensor, but is a number."""
-    return (address + (1 << 63)) % (1 << 64) - (1 << 63)
+    """Virtual addresses have 57 bits, and host code puts no more into a map: a base that was moved below zero, so that
+    large coordinates lead back into the tensor, comes round. What a wild map gives is in no tensor, but is a number."""
+    return (address + (1 << 56)) % (1 << 57) - (1 << 56)
 
 
-def _rows_inside(tmap: TensorMap, shape: Geometry, coords: Sequence[int]) -> Mask | None:
+def rows_inside(tmap: TensorMap, shape: Geometry, coords: Sequence[int]) -> Mask | None:
     """bool [rows]: which box rows lie inside the tensor in dimensions 1 upwards; None when all do."""
     inside: Mask | None = None
     for d in range(1, tmap.rank):

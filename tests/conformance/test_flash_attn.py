@@ -38,7 +38,7 @@ def attention(
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
     s = (q @ k.mT) * (q.shape[-1] ** -0.5 if scale is None else scale) + (0 if scores is None else scores)
     if allowed is not None:
-        s = s.masked_fill(~allowed, float("-inf"))
+        s = s.masked_fill(~allowed.to(s.device), float("-inf"))
     return (s.softmax(-1) @ v).transpose(1, 2), s.logsumexp(-1)
 
 

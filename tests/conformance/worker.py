@@ -2,8 +2,9 @@
 
 A process apart keeps what such a package changes when it is imported (quack gives CuTe's tensors other indexing) away
 from the tests of our kernels, and its caches for one architecture away from those for the other.
-Started as `python -m tests.conformance.worker MODULE ARCH`; reads names of cases, a line each, and answers with a line
-of JSON.
+Started as `python -m tests.conformance.worker MODULE ARCH ENGINE FOLDER`; reads names of cases, a line each, and
+answers with a line of JSON. ENGINE is `fast` or `exact` (the emulator's arithmetic) or `gpu` (this machine's). With a
+folder the outputs are left there, NAME.pt each.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ def installed(package: str, wanted: str) -> pytest.MarkDecorator:
 class Worker:
     """The other end, in the tests' process."""
 
-    def __init__(self, module: str, arch: str) -> None:
-        command = [sys.executable, "-W", "ignore", "-m", "tests.conformance.worker", module, arch]
+    def __init__(self, module: str, arch: str, engine: str = "fast", folder: str = "") -> None:
+        command = [sys.executable, "-W", "ignore", "-m", "tests.conformance.worker", module, arch, engine, folder]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | ENVIRONMENT
         )
@@ -118,7 +119,7 @@ def check(cases: Cases, name: str, answer: dict[str, Any]) -> None:
         assert found["rel_rms"] <= cases[name].limit(output), (output, found)
 
 
-def _serve(module: str, arch: str) -> None:
+def _serve(module: str, arch: str, engine: str, folder: str) -> None:
     # The answers get the real standard output, everything that packages print goes to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -136,7 +137,9 @@ def _serve(module: str, arch: str) -> None:
         return launches[-1]
 
     cases = importlib.import_module(module).CASES
-    with emulated(arch, torch_cuda=True, run=run), _triton():
+    on_gpu = engine == "gpu"
+    where: Any = contextlib.nullcontext() if on_gpu else emulated(arch, torch_cuda=True, run=run, arithmetic=engine)
+    with where, _triton():
         for line in sys.stdin:
             launches.clear()
             begin = time.perf_counter()
@@ -145,6 +148,9 @@ def _serve(module: str, arch: str) -> None:
                 pairs = cases[line.strip()].function()
                 outputs = {name: vars(compare(*pair)) for name, pair in pairs.items()}
                 answer = {"outputs": outputs, "launches": len(launches)}
+                if folder:
+                    kept = {name: pair[0].detach().cpu() for name, pair in pairs.items()}
+                    torch.save(kept, os.path.join(folder, f"{line.strip()}.pt"))
             except Exception:
                 answer = {"error": traceback.format_exc()}
             answer |= {"instructions": sum(launch.instructions for launch in launches)}
