@@ -1,14 +1,15 @@
-"""Attention as the paper writes it, in fp64: one matrix of logits per head, one softmax, no tiles."""
+"""Attention as the paper writes it, in fp64: one matrix of logits per head, one softmax, no tiles.
+
+``simulated``: P and the output are rounded to the input dtype, all else is exact.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 
-Kind = Literal["ideal", "simulated"]
-"""``ideal``: exact. ``simulated``: P and the output are rounded to the input dtype, all else is exact."""
+from oracles.precision import Kind, rounded
 
 
 def logits(q: torch.Tensor, k: torch.Tensor, scale: float, causal: bool) -> torch.Tensor:
@@ -31,7 +32,7 @@ def identity(
     """out[i] = sum_j p[i, j] v[j] with p = s, 0 where hidden: two products and no softmax. fp64 (b, s_q, h, d)."""
     s = logits(q, k, scale, causal)
     p = s.masked_fill(s == -math.inf, 0.0)
-    return _round(_weighted(_round(p, q.dtype, kind), v), q.dtype, kind)
+    return rounded(_weighted(rounded(p, q.dtype, kind), v), q.dtype, kind)
 
 
 def attention(
@@ -47,17 +48,11 @@ def attention(
     m = s.amax(dim=-1, keepdim=True) if s.shape[-1] else lse[..., None]
     p = torch.exp(s - m.masked_fill(m == -math.inf, 0.0))
     row_sum = p.sum(dim=-1).transpose(1, 2)[..., None]
-    out = _weighted(_round(p, q.dtype, kind), v) / row_sum.masked_fill(row_sum == 0.0, 1.0)
-    return _round(out, q.dtype, kind), lse
+    out = _weighted(rounded(p, q.dtype, kind), v) / row_sum.masked_fill(row_sum == 0.0, 1.0)
+    return rounded(out, q.dtype, kind), lse
 
 
 def _weighted(p: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """sum_j p[b, h, i, j] v[b, j, h // g, d] -> (b, i, h, d)."""
     v = v.repeat_interleave(p.shape[1] // v.shape[2], dim=2)
     return torch.einsum("bhij,bjhd->bihd", p, v.double())
-
-
-def _round(x: torch.Tensor, dtype: torch.dtype, kind: Kind) -> torch.Tensor:
-    if kind not in ("ideal", "simulated"):
-        raise ValueError(f"oracles.fmha: kind={kind!r}; allowed: ideal, simulated")
-    return x if kind == "ideal" else x.to(dtype).double()

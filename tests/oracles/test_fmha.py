@@ -118,5 +118,5 @@ def test_identity_of_hidden_keys_is_zero() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="oracles.fmha: kind='rough'; allowed: ideal, simulated"):
+    with pytest.raises(ValueError, match="oracles: kind='rough'; allowed: ideal, simulated"):
         fmha.attention(*example(), scale=1.0, kind="rough")  # type: ignore[arg-type]
