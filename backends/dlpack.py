@@ -20,16 +20,23 @@ What the DSL does with a DLPack tensor, measured on nvidia-cutlass-dsl 4.8.1:
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from emulator.memory.globals import ALLOCATIONS
 
 KDL_CUDA = 2
 # Offset of `device.device_type` in DLManagedTensor and DLManagedTensorVersioned.
 _DEVICE_TYPE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}
 # Bytes that CPU memory is aligned to when a backend allocates it: kernels may ask for 128.
 ALIGN = 256
+
+_poisoned: dict[int, tuple[int, int, Callable[[], bool]]] = {}
+"""Allocations that hold nothing yet, by their storage: number, torch's version of the tensor, whether it is gone."""
 
 capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 capsule_pointer.restype = ctypes.c_void_p
@@ -41,7 +48,9 @@ capsule_name.argtypes = [ctypes.py_object]
 
 @dataclass(frozen=True)
 class Region:
-    """The bytes that a tensor spans, from its first to its last element (a strided view includes what lies between)."""
+    """The bytes that a tensor spans, from its first to its last element (a strided view includes what lies between).
+    `poisoned`: the number of the allocation if nothing but kernels has written to it, else 0. `strides`: in bytes, of
+    a tensor that isn't contiguous (and repeats no element)."""
 
     address: int
     nbytes: int
@@ -50,6 +59,8 @@ class Region:
     shape: tuple[int, ...]
     dtype: str
     owner: torch.Tensor
+    poisoned: int = 0
+    strides: tuple[int, ...] = ()
 
 
 class OnDevice:
@@ -72,8 +83,12 @@ def region(tensor: torch.Tensor, name: str, writable: bool = True) -> Region:
     """The region of `tensor`; 0 bytes when it has no elements."""
     last = sum((extent - 1) * abs(stride) for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
     nbytes = (last + 1) * tensor.element_size() if tensor.numel() else 0
+    plain = tensor.is_contiguous() or min(tensor.stride()) <= 0
+    strides = () if plain else tuple(stride * tensor.element_size() for stride in tensor.stride())
     dtype = str(tensor.dtype).removeprefix("torch.")
-    return Region(tensor.data_ptr(), nbytes, name, writable, tuple(tensor.shape), dtype, tensor)
+    return Region(
+        tensor.data_ptr(), nbytes, name, writable, tuple(tensor.shape), dtype, tensor, poison(tensor), strides
+    )
 
 
 def lead(tensor: torch.Tensor, name: str, leading_dim: int | None) -> tuple[torch.Tensor, int | None]:
@@ -212,4 +227,23 @@ def aligned_empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     raw = torch.empty(count * itemsize + ALIGN, dtype=torch.uint8)
     first = -raw.data_ptr() % ALIGN
     ctypes.memset(raw.data_ptr(), 0xFF, raw.numel())
-    return raw[first : first + count * itemsize].view(dtype).view(shape)
+    made = raw[first : first + count * itemsize].view(dtype).view(shape)
+    _remember(made)
+    return made
+
+
+def _remember(tensor: torch.Tensor) -> None:
+    """Note that what `tensor` holds means nothing, until torch writes to it (which changes its version)."""
+    for key in [k for k, (_, _, expired) in _poisoned.items() if expired()]:
+        del _poisoned[key]
+    if not tensor.is_inference():
+        storage = tensor.untyped_storage()
+        _poisoned[storage._cdata] = next(ALLOCATIONS), tensor._version, StorageWeakRef(storage).expired
+
+
+def poison(tensor: torch.Tensor) -> int:
+    """The number of the allocation by `aligned_empty` that `tensor` is (part of), 0 if it is none or if torch has
+    written to it since. Writes past torch (NumPy, `.data`) aren't seen."""
+    number, version, expired = _poisoned.get(tensor.untyped_storage()._cdata, (0, 0, bool))
+    fresh = number and not expired() and not tensor.is_inference() and tensor._version == version
+    return number if fresh else 0

@@ -33,10 +33,11 @@ _ATOMICITIES = (0, 1, 2, 3)
 class EmulatedBackend(CommonBackend):
     """Runs kernels of one architecture on the emulator.
 
-    Settings, read at each launch: `policy` (when asynchronous operations complete), `seed`, `arithmetic`, `listeners`
-    (checkers and views), `watchdog` (most warp-instructions of a launch; None is the emulator's own limit).
-    `last_launches` holds the emulator's records of the kernels of the latest `launch`, in order, up to the one that
-    failed. `run` and `parse` default to the emulator's.
+    Settings, read at each launch: `policy` (when asynchronous operations complete and who runs next), `seed`,
+    `schedules` (of policy `replay`: each launch takes the first one away; without one it runs `in_order`),
+    `arithmetic`, `listeners` (checkers and views), `watchdog` (most warp-instructions of a launch; None is the
+    emulator's own limit). `last_launches` holds the emulator's records of the kernels of the latest `launch`, in order,
+    up to the one that failed. `run` and `parse` default to the emulator's.
     """
 
     name = "emulated"
@@ -62,6 +63,7 @@ class EmulatedBackend(CommonBackend):
         self.library = self._door.library
         self.policy = policy
         self.seed = seed
+        self.schedules: list[Any] = []
         self.arithmetic = arithmetic
         self.listeners = tuple(listeners)
         self.watchdog = watchdog
@@ -123,7 +125,16 @@ class EmulatedBackend(CommonBackend):
         memory = GlobalMemory()
         reached = [dlpack.region(t, name) for name, t in (touches or {}).items()]
         for region in dlpack.regions(presented) + reached:
-            memory.register(region.address, region.nbytes, region.name, region.writable, region.shape, region.dtype)
+            memory.register(
+                region.address,
+                region.nbytes,
+                region.name,
+                region.writable,
+                region.shape,
+                region.dtype,
+                region.poisoned,
+                region.strides,
+            )
         with self.serving(lambda: memory, compiled.ptx):
             compiled.function(*given)
 
@@ -240,6 +251,8 @@ class EmulatedBackend(CommonBackend):
 
     def _settings(self) -> dict[str, Any]:
         chosen = {"policy": self.policy, "seed": self.seed, "listeners": self.listeners}
+        if self.policy == "replay":
+            chosen |= {"schedule": self.schedules.pop(0)} if self.schedules else {"policy": "in_order"}
         if self.arithmetic is not None:
             chosen["arithmetic"] = self.arithmetic
         if self.watchdog is not None:

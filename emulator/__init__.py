@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emulator.machine.launch import Launch, run, translate
+    from emulator.machine.schedule import Schedule
     from emulator.ptx import parse
 
-__all__ = ["Launch", "parse", "run", "translate"]
+__all__ = ["Launch", "Schedule", "parse", "run", "translate"]
 
 # Loaded on first use: a layer of the package can be imported without the layers above it.
 _HOMES = {
     "Launch": "emulator.machine.launch",
+    "Schedule": "emulator.machine.schedule",
     "parse": "emulator.ptx",
     "run": "emulator.machine.launch",
     "translate": "emulator.machine.launch",

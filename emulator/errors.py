@@ -7,6 +7,7 @@ filled in by the machine when a fault is raised by a unit that cannot know which
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class EmulatorError(Exception):
     """Root of the tree."""
 
     where: Where | None = None
+    schedule: Any = None
+    """What had been decided when it was raised (`machine.schedule.Schedule`); None under `in_order`."""
 
     def at(self, where: Where) -> EmulatorError:
         """Attach the place once; the first place wins."""
@@ -73,6 +76,10 @@ class UnknownInstruction(EmulatorError):
 
 class LaunchError(EmulatorError):
     """A launch configuration that the hardware would refuse (grid, block, cluster, shared memory, parameters)."""
+
+
+class ScheduleError(EmulatorError):
+    """A schedule that is cut off, of another version, or was recorded for another launch."""
 
 
 class MemoryFault(EmulatorError):

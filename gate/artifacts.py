@@ -1,4 +1,4 @@
-"""What a case leaves in its folder beside its log: PTX for `--debug ptx`, the error map of a failure."""
+"""What a case leaves in its folder beside its log: for `--debug` PTX or a trace, views, the error map of a failure."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ def judge_and_keep(job: Job, root: Path, emit: Callable[[str], None]) -> CaseRes
         for compiled in judge.device.compiled.values():
             kept.append(folder / f"{compiled.name or 'kernel'}-{compiled.key[:8]}.ptx")
             kept[-1].write_text(compiled.ptx, encoding="utf-8")
+    if (job.debug == "trace" or job.views) and judge.kernel is not None and judge.device is not None:
+        if judge.device.emulated:
+            from gate.pictures import keep
+
+            trace = job.debug == "trace"
+            kept += keep(judge.kernel, judge.device, judge.references, folder, trace=trace, wanted=job.views)
     for name, output in result.outputs.items():
         if output.error_map is not None:
             kept.append(folder / f"error_map_{name}.svg")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shlex
 
-from gate.result import CaseResult, LooksLike, OutputResult
+from gate.result import CaseResult, FindingResult, LooksLike, OutputResult, Place
+from gate.status import OF_TOOL
 
 WORDS = {
     "pass": "PASS",
@@ -25,6 +26,7 @@ WORDS = {
 _INDENT = "  "
 _LABEL = 14
 _LOOKS_WELL = 0.9
+_MOST_FINDINGS = 10
 
 
 def word(status: str) -> str:
@@ -49,6 +51,7 @@ def failure(result: CaseResult) -> list[str]:
             lines += _places(name, output, several=len(result.outputs) > 1)
     if result.looks_like is not None:
         lines += _looks_like(result.looks_like)
+    lines += _findings(result)
     lines += [_line("note", note) for note in result.notes]
     if result.tail:
         lines += [f"{_INDENT}│ {line}" for line in result.tail.splitlines()]
@@ -61,8 +64,46 @@ def again(result: CaseResult) -> str:
     words = ["python", "run_gate.py", result.gate, "-k", f"{result.case}-s{result.seed}", "--arch", result.arch]
     words += {"oracle": ["--oracle-only"], "cuda": ["--on", "gpu"]}.get(result.on, [])
     words += ["--falsify"] if result.mutant else []
-    words += ["--debug", "shapes"] if result.found is None and result.status in ("wrong_values", "hang") else []
+    words += _sanitize_words(result)
+    if result.schedules is not None and result.schedules.file:
+        # a schedule fits the very text that it was recorded for, line numbers included: no other trace
+        words += ["--replay", result.schedules.file]
+    elif result.found is None and result.status in ("wrong_values", "hang"):
+        words += ["--debug", "shapes"]
     return shlex.join(words)
+
+
+def _sanitize_words(result: CaseResult) -> list[str]:
+    if result.sanitizers is None or not result.sanitizers.findings:
+        return []
+    tools = result.sanitizers.tools
+    return ["--sanitize", *([",".join(tools)] if len(tools) < len(OF_TOOL) else [])]
+
+
+def _findings(result: CaseResult) -> list[str]:
+    """What the checkers found, both sides of each; the first ones of many."""
+    if result.sanitizers is None:
+        return []
+    found = result.sanitizers.findings
+    lines = [f"{_INDENT}{line}" for finding in found[:_MOST_FINDINGS] for line in finding_lines(finding)]
+    left = len(found) - _MOST_FINDINGS + result.sanitizers.more
+    return lines + ([f"{_INDENT}… and {left} more findings, in result.json"] if left > 0 else [])
+
+
+def finding_lines(finding: FindingResult) -> list[str]:
+    """One finding: what and where in memory, what is missing, and the instructions of both sides."""
+    times = f"  ({finding.count} times)" if finding.count > 1 else ""
+    lines = [f"{finding.tool}: {finding.kind}: {finding.memory}{times}", f"  {finding.missing}"]
+    lines.append(f"  at {place(finding.at)}")
+    return lines + ([f"  and {place(finding.other)}"] if finding.other is not None else [])
+
+
+def place(at: Place) -> str:
+    """An instruction of a warp in one line."""
+    source = f" ({at.file}:{at.source_line})" if at.file else ""
+    role = f" [{at.role}]" if at.role else ""
+    cta = ", ".join(map(str, at.cta))
+    return f"{at.kernel}, CTA ({cta}), warp {at.warp}{role}, PTX line {at.line}{source}: {at.text}"
 
 
 def _line(label: str, text: str) -> str:

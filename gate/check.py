@@ -42,7 +42,7 @@ def _imports(gates: Gates) -> list[Problem]:
     """Import every stage that is built, and every module of mutants with the mutants that gates name."""
     modules: dict[str, set[str]] = {}
     for name in gates.order:
-        if gates[name].state == "planned":
+        if gates[name].cases is None:
             continue
         stage = gates.stage(name)
         modules.setdefault(f"stages.{stage}", set())

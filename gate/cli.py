@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gate.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BadFile, GateError
+from gate.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BadFile, GateError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,9 +64,25 @@ def _act(options: argparse.Namespace, argv: Sequence[str], root: Path) -> int:
         for line in create(gates, options.new):
             out.print(line, soft_wrap=True)
         return EXIT_OK
+    if options.notebook:
+        return _notebook(gates, options, out)
     from gate.execute import run
 
     return run(gates, options, shlex.join(["run_gate.py", *argv]), out)
+
+
+def _notebook(gates: Gates, options: argparse.Namespace, out: Console) -> int:
+    from gate.select import gate_names
+
+    if not options.gates:
+        raise UsageError("--notebook: name the gates")
+    try:
+        from gate.notebook import write_or_open
+    except ModuleNotFoundError as missing:
+        raise UsageError(f"--notebook needs {missing.name}: pip install -e '.[notebooks]'") from None
+    for line in write_or_open(gates, gate_names(gates, options.gates)):
+        out.print(line, soft_wrap=True)
+    return EXIT_OK
 
 
 def _check(gates: Gates, out: Console) -> int:

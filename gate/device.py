@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ class Device:
         self.compile_seconds = 0.0
         self.built = 0
         self.launches: list[Any] = []
+        self.schedules: list[Any] = []
         self._step = step
         self._observe()
 
@@ -47,18 +49,39 @@ class Device:
         """Completion policies that a kernel must give the same bits under; a GPU has its own."""
         return ("in_order", "latest") if self.emulated else ()
 
-    def set_policy(self, policy: str) -> None:
-        """From now on complete asynchronous operations by `policy` (no effect on a GPU)."""
+    def set_policy(self, policy: str, seed: int = 0, schedules: Sequence[Any] = ()) -> None:
+        """From now on schedule by `policy`: `random` takes `seed`, `replay` one of `schedules` for each launch; no
+        effect on a GPU."""
         if self.emulated:
-            self.backend.policy = policy
+            self.backend.policy, self.backend.seed, self.backend.schedules = policy, seed, list(schedules)
+
+    @contextmanager
+    def bounded(self, watchdog: int) -> Iterator[None]:
+        """Inside, a launch may execute this many warp-instructions."""
+        before, self.backend.watchdog = getattr(self.backend, "watchdog", None), watchdog
+        try:
+            yield
+        finally:
+            self.backend.watchdog = before
+
+    @contextmanager
+    def listening(self, listener: Callable[[Any], None]) -> Iterator[None]:
+        """Inside, the listener hears of every step."""
+        before = self.backend.listeners
+        self.backend.listeners = (*before, listener)
+        try:
+            yield
+        finally:
+            self.backend.listeners = before
 
     def to_device(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The inputs where kernels can reach them; on the emulator that is where they are."""
         return {name: t.to(self.backend.device) for name, t in tensors.items()}
 
     def begin(self) -> None:
-        """A run begins: launches are those from now on."""
+        """A run begins: launches and schedules are those from now on."""
         self.launches.clear()
+        self.schedules.clear()
 
     def _observe(self) -> None:
         compile_, launch = self.backend.compile, self.backend.launch
@@ -74,11 +97,21 @@ class Device:
             return compiled
 
         def observed_launch(*args: Any, **kwargs: Any) -> Any:
-            result = launch(*args, **kwargs)
+            try:
+                result = launch(*args, **kwargs)
+            except Exception as error:
+                self._decided(getattr(error, "schedule", None))
+                raise
             self.launches += getattr(self.backend, "last_launches", ())
+            self._decided()
             return result
 
         self.backend.compile, self.backend.launch = observed_compile, observed_launch
+
+    def _decided(self, *last: Any) -> None:
+        """Note the schedules of the latest launches; `last` is of one that failed."""
+        own = [getattr(launch, "schedule", None) for launch in getattr(self.backend, "last_launches", ())]
+        self.schedules += [schedule for schedule in (*own, *last) if schedule is not None]
 
     def cost(self) -> dict[str, Any]:
         """What the launches since `begin` took: exact counts on the emulator, ptxas's figures everywhere."""

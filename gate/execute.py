@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gate import blocks, machine, stage_files
-from gate.errors import EXIT_EMPTY, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BadFile
+from gate.errors import EXIT_EMPTY, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BadFile, UsageError
 from gate.folders import Commit, commit, new_run_folder, point_latest, utc_now
 from gate.job import Job
 from gate.ledger import FOLDER, Entry, Ledger, read_ledger
@@ -38,9 +38,10 @@ def run(gates: Gates, options: argparse.Namespace, command: str, out: Console) -
     Raises:
         BadFile, UsageError, EmptySelection: before anything has run.
     """
-    problems = stage_files.problems(gates, gate_names(gates, options.gates))
+    problems = stage_files.problems(gates, gate_names(gates, options.gates, oracle_only=options.oracle_only))
     if problems:
         raise BadFile(problems)
+    _check_replay(gates, options)
     ledger = read_ledger(gates.root)
     selection = select(gates, options, ledger)
     state = commit(gates.root)
@@ -67,6 +68,19 @@ def run(gates: Gates, options: argparse.Namespace, command: str, out: Console) -
         signal.signal(signal.SIGINT, previous)
     _farewell(result, folder, screen, options)
     return exit_code(result)
+
+
+def _check_replay(gates: Gates, options: argparse.Namespace) -> None:
+    """A schedule that cannot be read is refused before anything runs; one of another launch, by the case."""
+    if options.replay is None:
+        return
+    from emulator.errors import ScheduleError
+    from emulator.machine.schedule import load
+
+    try:
+        load(gates.root / options.replay)
+    except ScheduleError as error:
+        raise UsageError(f"--replay: {error}") from None
 
 
 def exit_code(result: Result) -> int:

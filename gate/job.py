@@ -31,6 +31,10 @@ class Job:
     timeout_s: float = 120.0
     mutant: str | None = None
     debug: str | None = None
+    views: list[str] = field(default_factory=list)
+    schedules: int = 0
+    replay: str | None = None
+    sanitize: list[str] = field(default_factory=list)
     digest: str = ""
     folder: str = ""
     where: dict[str, str] = field(default_factory=dict)

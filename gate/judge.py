@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ from gate.job import Job
 from gate.limits import Reference, judge_output
 from gate.result import CaseResult
 from gate.stage import Stage, Stop, Tensors
+from gate.status import OF_TOOL
+
+# What ends a case before there is a kernel that could run once more.
+_NOTHING_TO_RUN = ("contract_error", "compile_error", "unknown_instruction")
 
 
 class Judge:
@@ -36,6 +40,8 @@ class Judge:
         self.doing: list[str] = []
         self.emit = emit
         self.device: Device | None = None
+        self.kernel: _Kernel | None = None
+        self.references: dict[str, Reference] = {}
         self.seconds: dict[str, float] = {}
         self.found: dict[str, Any] = {"evidence": "oracle only", "seconds": self.seconds}
 
@@ -47,6 +53,8 @@ class Judge:
             self._steps()
         except Stop as stop:
             end = {"status": stop.status, "step": self.doing[-1], "message": str(stop), "tail": stop.tail}
+        if self.job.sanitize and end["status"] not in _NOTHING_TO_RUN:
+            end = self._sanitized(end)
         self.seconds["total"] = time.perf_counter() - started
         if self.device is not None:
             self.found.setdefault("cost", self.device.cost())
@@ -68,7 +76,7 @@ class Judge:
             self.device = self._open()
         stage = Stage(self.job, self.root)
         self._enter("inputs")
-        inputs = stage.tensors("inputs", stage.case, _rng(self.job))
+        inputs = stage.tensors("inputs", stage.case, rng(self.job))
         if self.device is None:
             self._without_kernel(stage, inputs)
         else:
@@ -98,7 +106,7 @@ class Judge:
         self._variants(stage, inputs, references)
 
     def _with_kernel(self, stage: Stage, inputs: Tensors, device: Device) -> None:
-        kernel = _Kernel(stage, device, inputs, self._enter, self.doing)
+        kernel = self.kernel = _Kernel(stage, device, inputs, self._enter, self.doing)
         outputs = kernel.run("in_order")
         self.found["cost"] = device.cost()
         self.seconds["run"] = kernel.seconds - device.compile_seconds
@@ -114,6 +122,7 @@ class Judge:
             self.doing.append("counts")
             raise Stop(*breach)
         if self.job.mutant is None:
+            self._other_schedules(kernel, device, outputs)
             self._variants(stage, inputs, references)
             self._all_fields_used(stage)
 
@@ -142,6 +151,7 @@ class Judge:
                 text = f"oracle() gives {name} the shape {tuple(want.shape)}, plain() {tuple(plain[name].shape)}"
                 raise Stop("contract_error", f"{stage.file}: {text}")
             references[name] = Reference(name, want, plain[name], limits)
+        self.references = references
         return references
 
     def _limits_fit(self, stage: Stage, names: set[str]) -> None:
@@ -180,12 +190,44 @@ class Judge:
             again = kernel.run(policy)
             self._enter("repeat")
             which = f"run {number}" + (f" (asynchronous work completing {policy})" if policy == "latest" else "")
-            if set(again) != set(first):
-                raise Stop("not_repeatable", f"{which} returned {', '.join(again)}; run 1 {', '.join(first)}")
-            for name, value in first.items():
-                if not same_bits(value, again[name]):
-                    raise Stop("not_repeatable", f"{which} gave other bits: {_difference(name, value, again[name])}")
+            said = _other_bits(first, again)
+            if said:
+                raise Stop("not_repeatable", f"{which} {said}")
         self.found["repeat_equal"] = True
+
+    def _other_schedules(self, kernel: _Kernel, device: Device, first: Tensors) -> None:
+        """--schedules, --replay: what the first run gave, under other schedules too."""
+        if not device.emulated or not (self.job.schedules or self.job.replay):
+            return
+        from gate.schedules import Explorer
+
+        started = time.perf_counter()
+        try:
+            Explorer(self.job, self.root, kernel, device, lambda again: _other_bits(first, again), self.found).explore()
+        finally:
+            self._enter("schedules")
+            self.seconds["schedules"] = time.perf_counter() - started
+
+    def _sanitized(self, end: dict[str, Any]) -> dict[str, Any]:
+        """--sanitize: one more run, with checkers. What the case ended in stays; findings alone make it fail, too."""
+        if self.kernel is None or self.device is None or not self.device.emulated:
+            return end
+        from gate.sanitize import sanitize
+
+        self._enter("sanitize")
+        report, stopped = sanitize(self.job.sanitize, self.kernel, self.device, self.root)
+        self.found["sanitizers"] = report
+        self.seconds["sanitize"] = report.seconds
+        if end["status"] != "pass":
+            return end
+        if report.findings:
+            first = next(f for tool in OF_TOOL for f in report.findings if f.tool == tool)
+            others = len(report.findings) + report.more - 1
+            message = f"{first.tool}: {first.kind}: {first.memory}" + (f" (and {others} more)" if others else "")
+            return {"status": OF_TOOL[first.tool], "step": "sanitize", "message": message}
+        if stopped is not None:
+            return {"status": stopped.status, "step": "sanitize", "message": str(stopped), "tail": stopped.tail}
+        return end
 
     def _variants(self, stage: Stage, inputs: Tensors, references: dict[str, Reference]) -> None:
         self._enter("variants")
@@ -219,13 +261,13 @@ class _Kernel:
         self._doing = doing
         self._before = {name: _hash(t) for name, t in self.x.items()}
 
-    def run(self, policy: str) -> Tensors:
+    def run(self, policy: str, seed: int = 0, schedules: Sequence[Any] = ()) -> Tensors:
         """One call; gives copies on the CPU, and poisons what the kernel returned.
 
         So a kernel that hands out an earlier result fails: its next output is 0xFF bytes.
         """
         self._enter("run")
-        self.device.set_policy(policy)
+        self.device.set_policy(policy, seed, schedules)
         self.device.begin()
         started = time.perf_counter()
         with self.device.backend.count() as counters:
@@ -237,7 +279,7 @@ class _Kernel:
         for t in outputs.values():
             if t.untyped_storage().data_ptr() not in inputs:
                 storage_bytes(t).fill_(0xFF)
-        return copies
+        return self.stage.read(copies)
 
     def call(self) -> Tensors:
         """One call and nothing around it."""
@@ -253,7 +295,7 @@ class _Kernel:
             raise Stop("input_changed", f"run() changed its input {', '.join(changed)}")
 
 
-def _rng(job: Job) -> torch.Generator:
+def rng(job: Job) -> torch.Generator:
     """Seeded from stage, case id and seed: adding a case changes no other case's data."""
     digest = hashlib.sha256(f"{job.stage}/{job.case}/{job.seed}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
@@ -263,6 +305,16 @@ def _hash(tensor: Tensor) -> tuple[str, tuple[int, ...], str]:
     """Every byte of the storage, so that a write between the elements of a strided input counts too."""
     data = storage_bytes(tensor).cpu().numpy()
     return hashlib.blake2b(data.tobytes()).hexdigest(), tuple(tensor.shape), str(tensor.dtype)
+
+
+def _other_bits(first: Tensors, again: Tensors) -> str | None:
+    """What the outputs of two runs differ in; None if in nothing."""
+    if set(again) != set(first):
+        return f"returned {', '.join(again)}; run 1 {', '.join(first)}"
+    for name, value in first.items():
+        if not same_bits(value, again[name]):
+            return f"gave other bits: {_difference(name, value, again[name])}"
+    return None
 
 
 def _difference(name: str, a: Tensor, b: Tensor) -> str:

@@ -90,13 +90,16 @@ def parse(text: str, root: Path) -> Gates:
 
 
 def _missing_for_state(document: Document) -> list[Problem]:
-    """Keys that a gate needs unless it is only planned: pydantic would report them after all else is right."""
+    """Keys that a gate needs unless it is only planned, without cases and limits: pydantic would report them after all
+    else is right."""
     gates = document.data.get("gates")
     found = []
     for name, entry in gates.items() if isinstance(gates, dict) else ():
-        if isinstance(entry, dict) and entry.get("state") != "planned":
-            for key in ("cases", "limits"):
-                if key not in entry:
+        if isinstance(entry, dict):
+            given = [key for key in ("cases", "limits") if key in entry]
+            needed = ("cases", "limits") if given or entry.get("state") != "planned" else ()
+            for key in needed:
+                if key not in given:
                     found.append(_missing(document, ("gates", name), key))
     return found
 

@@ -26,7 +26,7 @@ def not_checked(
     unselected = [name for name in gates.order if name not in ran and gates[name].state != "planned"]
     if unselected:
         found.append(NotChecked(what=_names(unselected), why="not selected"))
-    planned = [name for name in gates.order if gates[name].state == "planned"]
+    planned = [name for name in gates.order if gates[name].state == "planned" and name not in ran]
     if planned:
         found.append(NotChecked(what=f"{len(planned)} stages: {_names(planned)}", why="only planned"))
     found += _everywhere(cases)
@@ -35,12 +35,9 @@ def not_checked(
 
 def _everywhere(cases: list[CaseResult]) -> list[NotChecked]:
     """What no run of this tool checks."""
-    found = [
-        NotChecked(
-            what="data races, missing fences, uninitialised reads",
-            why="no sanitizer was run; only values, bits and hangs",
-        )
-    ]
+    found = _unchecked_tools(cases)
+    if any(case.on == "emulated" and case.schedules is None and case.status not in NOT_RUN for case in cases):
+        found.append(NotChecked(what="schedules other than in_order and latest", why="not run (--schedules N)"))
     if any(case.on == "emulated" for case in cases):
         found.append(NotChecked(what="time and bandwidth", why="the emulator has no clock"))
         found.append(
@@ -50,6 +47,28 @@ def _everywhere(cases: list[CaseResult]) -> list[NotChecked]:
         )
     if any(case.on == "oracle" for case in cases):
         found.append(NotChecked(what="kernels", why="--oracle-only: oracle, limits and wrong variants only"))
+    return found
+
+
+_CHECKS = {
+    "memcheck": "accesses beyond the tensor that was meant",
+    "initcheck": "uses of what nobody has written",
+    "racecheck": "data races and missing fences",
+    "synccheck": "misused barriers",
+    "tmemcheck": "misused tensor memory",
+}
+
+
+def _unchecked_tools(cases: list[CaseResult]) -> list[NotChecked]:
+    """What the checkers would have looked for that listened to no case, or not to all."""
+    ran = [case for case in cases if case.on != "oracle" and case.status not in NOT_RUN and case.mutant is None]
+    found = []
+    for tool, what in _CHECKS.items():
+        without = [c.id for c in ran if c.sanitizers is None or tool not in c.sanitizers.tools]
+        if ran and len(without) == len(ran):
+            found.append(NotChecked(what=what, why=f"{tool} was not run (--sanitize)"))
+        elif without:
+            found.append(NotChecked(what=f"{what}: {_names(without)}", why=f"{tool} was not run on these"))
     return found
 
 

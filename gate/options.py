@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gate.errors import UsageError
+from gate.status import OF_TOOL
+
+TOOLS = tuple(OF_TOOL)
 
 _EPILOG = """exit codes
   0  every selected gate that must pass did      3  internal error of the tool
@@ -39,10 +42,51 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         raise UsageError("--falsify runs kernels, --oracle-only runs none: give one of them")
     if options.oracle_only and options.on != "auto":
         raise UsageError(f"--oracle-only runs no kernel, so --on {options.on} has no meaning")
-    actions = [f"--{name}" for name in ("list", "check", "new") if getattr(options, name)]
+    _check_schedules(options)
+    _check_sanitize(options)
+    _check_pictures(options)
+    actions = [f"--{name}" for name in ("list", "check", "new", "notebook") if getattr(options, name)]
     if len(actions) > 1:
         raise UsageError(f"{' and '.join(actions)} are different actions: give one of them")
     return options
+
+
+def _check_schedules(options: argparse.Namespace) -> None:
+    """The flags that --schedules and --replay go with."""
+    for flag in ("schedules", "replay"):
+        if getattr(options, flag) is None:
+            continue
+        if options.oracle_only:
+            raise UsageError(f"--{flag} runs kernels, --oracle-only runs none: give one of them")
+        if options.on == "gpu":
+            raise UsageError(f"--{flag} needs the emulator: a GPU schedules by itself")
+        if options.resume:
+            raise UsageError(f"--resume leaves out cases that pass; --{flag} has to run them: give one of them")
+    if options.schedules and options.replay:
+        raise UsageError("--schedules looks for a schedule, --replay runs one: give one of them")
+
+
+def _check_sanitize(options: argparse.Namespace) -> None:
+    """The flags that --sanitize goes with."""
+    if options.sanitize is None:
+        return
+    if options.oracle_only:
+        raise UsageError("--sanitize runs kernels, --oracle-only runs none: give one of them")
+    if options.on == "gpu":
+        raise UsageError("--sanitize needs the emulator: a GPU reports no steps")
+    if options.resume:
+        raise UsageError("--resume leaves out cases that pass; --sanitize has to run them: give one of them")
+
+
+def _check_pictures(options: argparse.Namespace) -> None:
+    """The flags that --view and --debug trace go with."""
+    for flag in [*(["--view"] if options.view else []), *(["--debug trace"] if options.debug == "trace" else [])]:
+        if options.oracle_only:
+            raise UsageError(f"{flag} runs kernels, --oracle-only runs none: give one of them")
+        if options.on == "gpu":
+            raise UsageError(f"{flag} needs the emulator: a GPU reports no steps")
+        if options.resume:
+            raise UsageError(f"--resume leaves out cases that pass; {flag} has to run them: give one of them")
 
 
 def _build() -> _Parser:
@@ -62,6 +106,9 @@ def _build() -> _Parser:
     )
     actions.add_argument("--check", action="store_true", help="validate gates.yaml, stages and imports; run nothing")
     actions.add_argument("--new", metavar="NAME", help="write stages/NAME.py and a `building` entry of gates.yaml")
+    actions.add_argument(
+        "--notebook", action="store_true", help="write notebooks/stage_GATE.ipynb of the gates named, or open it"
+    )
 
     select = parser.add_argument_group("selection")
     select.add_argument("-k", metavar="EXPR", help="cases whose id matches: -k 'n256 and not sm90'")
@@ -93,13 +140,37 @@ def _how(parser: _Parser) -> None:
     how.add_argument(
         "--oracle-only", action="store_true", help="oracle against its own wrong variants: no kernel, no compile"
     )
+    how.add_argument(
+        "--schedules",
+        type=_positive,
+        metavar="N",
+        help="also run N random schedules a case: same bits, no hang; else the shortest schedule that shows it",
+    )
+    how.add_argument(
+        "--sanitize",
+        nargs="?",
+        const=TOOLS,
+        type=_tools,
+        metavar="TOOLS",
+        help=f"also run every case with checkers, all or some of {','.join(TOOLS)}: a finding is a failure",
+    )
+    how.add_argument("--replay", metavar="FILE", help="also run the schedule that --schedules has left in FILE")
     how.add_argument("-x", dest="stop", action="store_true", help="stop at the first failure")
     how.add_argument(
         "-j", type=_positive, metavar="N", dest="jobs", help="cases at once (default: the cores of this machine)"
     )
     how.add_argument("--timeout", type=_seconds, metavar="S", help="seconds per case, whatever gates.yaml says")
     how.add_argument(
-        "--debug", choices=["shapes", "ptx"], help="print shapes at trace time, or keep the PTX of every kernel"
+        "--debug",
+        choices=["shapes", "ptx", "trace"],
+        help="print shapes at trace time, keep the PTX of every kernel, or write a trace of every case "
+        "(ui.perfetto.dev, python -m emulator.views)",
+    )
+    how.add_argument(
+        "--view",
+        type=_views,
+        metavar="NAMES",
+        help="draw every case once more: timeline,stages,tmem,hot,errors (text here, figures in the case's folder)",
     )
 
 
@@ -125,6 +196,27 @@ def _natural(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0")
     return int(text)
+
+
+def _tools(text: str) -> list[str]:
+    tools = [tool.strip() for tool in text.split(",")]
+    unknown = [tool for tool in tools if tool not in TOOLS]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"no checker '{unknown[0]}'; there are: {', '.join(TOOLS)} (gates stand before the flag)"
+        )
+    return [tool for tool in TOOLS if tool in tools]
+
+
+def _views(text: str) -> list[str]:
+    # Not above: a run without views needs none of this.
+    from emulator.views.catalogue import OUTPUTS, VIEWS, choose
+    from emulator.views.labels import ViewError
+
+    try:
+        return choose(text, VIEWS | OUTPUTS)
+    except ViewError as error:
+        raise argparse.ArgumentTypeError(f"{error} (gates stand before the flag)") from None
 
 
 def _positive(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gate.status import Rejection, Status, Step, is_failure
+from gate.status import OF_TOOL, Rejection, Status, Step, is_failure
 
 SCHEMA: Literal[1] = 1
 
@@ -68,6 +68,54 @@ class LooksLike(_Model):
     place: str | None = None
 
 
+class Schedules(_Model):
+    """Runs under other schedules: how many random ones, whether all gave the same bits, and if one did not, what it
+    decided otherwise (as sentences) and the file to replay it from, relative to the root of the tree."""
+
+    seeds: int = 0
+    equal: bool = False
+    decisions: list[str] = []
+    file: str | None = None
+
+
+class Place(_Model):
+    """One side of a finding: a static instruction of a warp, and the Python line that it comes from."""
+
+    kernel: str
+    cta: list[int]
+    warp: int
+    line: int
+    text: str
+    file: str | None = None
+    source_line: int | None = None
+    role: str = ""
+
+
+class FindingResult(_Model):
+    """What a checker has found: one mistake at `at` (and, of two that don't agree, `other`), `count` times."""
+
+    tool: str
+    kind: str
+    memory: str
+    missing: str
+    count: int = 1
+    at: Place
+    other: Place | None = None
+
+
+class Sanitizers(_Model):
+    """The checkers that listened to one more run, and what they found; `more` findings are not kept."""
+
+    tools: list[str]
+    findings: list[FindingResult] = []
+    more: int = 0
+    seconds: float = 0.0
+
+    def by_tool(self) -> dict[str, int]:
+        """How many of the findings that are kept each checker has."""
+        return {tool: sum(f.tool == tool for f in self.findings) for tool in self.tools}
+
+
 class CaseResult(_Model):
     """One case of one gate, seed and architecture, judged once. `mutant` names the planted fault it was run with."""
 
@@ -88,6 +136,8 @@ class CaseResult(_Model):
     repeats: int = 0
     repeat_equal: bool | None = None
     policies: list[str] = []
+    schedules: Schedules | None = None
+    sanitizers: Sanitizers | None = None
     variants: dict[str, str] = {}
     blind_to: list[str] = []
     counts: dict[str, int] = {}
@@ -138,11 +188,18 @@ class CaseResult(_Model):
                 "cannot look like a variant",
             ),
             (status == "variant_accepted", self.step == "variants", "is found in the step variants"),
+            (status == "pass", not self.statuses, "has no findings"),
         ]
         for applies, holds, text in rules:
             if applies and not holds:
                 raise ValueError(f"{self.label}: a result with status '{status}' {text}")
         return self
+
+    @property
+    def statuses(self) -> list[str]:
+        """What the findings of the checkers make of the case, one status for each that found something."""
+        found = self.sanitizers.by_tool() if self.sanitizers is not None else {}
+        return [status for tool, status in OF_TOOL.items() if found.get(tool)]
 
     @property
     def failed_limits(self) -> list[str]:

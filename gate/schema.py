@@ -152,7 +152,7 @@ class Roofline(_Model):
 
 
 class Gate(_Model):
-    """One gate. `planned` ones need a claim and nothing else."""
+    """One gate. `planned` ones need a claim and nothing else; with cases and limits, --oracle-only judges them."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -168,11 +169,17 @@ class Screen:
             log = self.folder / "cases" / result.gate / result.id / "stdout.txt"
             text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
             for line in text.splitlines() or ["(the kernel printed nothing at trace time)"]:
-                self.say(f"    │ {line}")
+                self.say(f"    │ {line}", "bold red" if line.startswith("PINNED ") else "")
         if self.debug == "ptx":
             for artifact in result.artifacts:
                 if artifact.endswith(".ptx"):
                     self.say(f"    ptx  {self.folder / artifact}")
+        for artifact in result.artifacts:
+            if artifact.rpartition("/")[2].startswith("trace"):
+                self.say(f"    trace  {os.path.relpath(self.folder / artifact)}")
+            if artifact.endswith("/views.txt"):
+                for line in (self.folder / artifact).read_text(encoding="utf-8").splitlines():
+                    self.say(f"    │ {line}")
 
     def _print_end(self, verdict: GateResult, results: list[CaseResult]) -> None:
         if not self.quiet:

@@ -15,6 +15,7 @@ from gate.ledger import Ledger
 from gate.load import Gates
 from gate.machine import resolve, versions
 from gate.schema import Case
+from gate.status import OF_TOOL
 
 
 @dataclass
@@ -33,8 +34,9 @@ class Selection:
     notes: list[str] = field(default_factory=list)
 
 
-def gate_names(gates: Gates, given: Iterable[str]) -> list[str]:
-    """Full names in ladder order; none given means every gate that is not only planned.
+def gate_names(gates: Gates, given: Iterable[str], *, oracle_only: bool = False) -> list[str]:
+    """Full names in ladder order; none given means every gate that is not only planned, or for --oracle-only every one
+    with cases.
 
     Raises:
         UsageError: for an unknown name or a prefix of several.
@@ -53,8 +55,13 @@ def gate_names(gates: Gates, given: Iterable[str]) -> list[str]:
             raise UsageError(f"no gate '{name}'{asked} (--list shows {len(gates.order)})")
         chosen.add(matches[0])
     if not chosen:
-        chosen = {name for name in gates.order if gates[name].state != "planned"}
+        chosen = {name for name in gates.order if not _only_planned(gates, name, oracle_only)}
     return [name for name in gates.order if name in chosen]
+
+
+def _only_planned(gates: Gates, name: str, oracle_only: bool) -> bool:
+    """Whether there is nothing to run: no kernel, or for --oracle-only no cases."""
+    return gates[name].cases is None if oracle_only else gates[name].state == "planned"
 
 
 def select(gates: Gates, options: argparse.Namespace, ledger: Ledger) -> Selection:
@@ -64,17 +71,18 @@ def select(gates: Gates, options: argparse.Namespace, ledger: Ledger) -> Selecti
         UsageError: for a bad name or expression.
         EmptySelection: if no case is left.
     """
-    names = gate_names(gates, options.gates)
-    planned = [name for name in names if gates[name].state == "planned"]
+    names = gate_names(gates, options.gates, oracle_only=options.oracle_only)
+    planned = [name for name in names if _only_planned(gates, name, options.oracle_only)]
     names = [name for name in names if name not in planned]
     if not names:
         what = (
-            f"{', '.join(planned)} is only planned: there is nothing to run yet"
+            f"{', '.join(planned)} is only planned: there is nothing to run yet{_but_oracles(gates, planned)}"
             if planned
             else "no gate can be run yet"
         )
         raise EmptySelection(what)
-    selection = Selection(names, notes=[f"{name} is only planned" for name in planned])
+    notes = [f"{name} is only planned{_but_oracles(gates, [name])}" for name in planned]
+    selection = Selection(names, notes=notes)
     factory = JobFactory(gates, options)
     wanted = [job for name in names for job in factory.jobs(name)]
     if not wanted:
@@ -87,6 +95,11 @@ def select(gates: Gates, options: argparse.Namespace, ledger: Ledger) -> Selecti
     if options.falsify:
         selection.jobs = _with_mutants(gates, factory, selection.jobs)
     return selection
+
+
+def _but_oracles(gates: Gates, planned: list[str]) -> str:
+    """What can be done with gates that are only planned."""
+    return " (--oracle-only judges its oracle)" if any(gates[name].cases for name in planned) else ""
 
 
 def _matching(expression: str, wanted: list[Job]) -> list[Job]:
@@ -160,8 +173,10 @@ class JobFactory:
         return {case.id: self._digest(name, case, arch, on) for case in self.gates[name].cases or []}
 
     def mutated(self, job: Job, mutant: str) -> Job:
-        """The same case with a planted fault."""
-        return Job(**{**vars(job), "mutant": mutant})
+        """The same case with a planted fault, and with the checkers whose findings it must earn."""
+        wanted = self.gates[job.gate].falsified_by[mutant]
+        tools = [tool for tool, status in OF_TOOL.items() if tool in job.sanitize or status in wanted]
+        return Job(**{**vars(job), "mutant": mutant, "sanitize": tools})
 
     def _job(self, name: str, index: int, case: Case, seed: int, arch: str) -> Job:
         gates, options = self.gates, self.options
@@ -183,6 +198,10 @@ class JobFactory:
             repeat=gates.repeat(name),
             timeout_s=options.timeout or gates.timeout_s(name),
             debug=options.debug,
+            views=list(options.view or ()),
+            schedules=options.schedules or 0,
+            replay=options.replay,
+            sanitize=list(options.sanitize or ()),
             digest=self._digest(name, case, arch, on),
             where={
                 "case": gates.place(("gates", name, "cases", index)),

@@ -89,6 +89,13 @@ class Stage:
             raise self._classify(error, doing[-1]) from None
         return self.checked("run", outputs)
 
+    def read(self, outputs: Tensors) -> Tensors:
+        """Outputs on the CPU, and what the stage reads from them (`values(outputs, case)`, if it has one): the numbers
+        that codes and scales stand for. It is no part of the run that is counted."""
+        if getattr(self.module, "values", None) is None:
+            return outputs
+        return outputs | self.tensors("values", outputs, self.case)
+
     def missing(self, error: MissingField) -> Stop:
         """A field that the case does not have, at the place of the case."""
         return Stop("contract_error", f"{self.place('case')}: {self.said(error)}")
@@ -113,6 +120,8 @@ class Stage:
             names = [c.__name__ for c in type(error).__mro__]
             status = next((_EMULATOR_STATUS[name] for name in names if name in _EMULATOR_STATUS), None)
             text = self.said(error)
+            if "ScheduleError" in names:
+                return Stop("contract_error", f"--replay: {text}")
             return Stop(status or "runtime_error", text if status else f"{names[0]}: {text}")
         if doing == "compile":
             return Stop("compile_error", f"{type(error).__name__}: {self.said(error)}", tail(error))

@@ -12,6 +12,11 @@ Status = Literal[
     "not_finite",
     "input_changed",
     "not_repeatable",
+    "memory_fault",
+    "uninitialised",
+    "race",
+    "sync",
+    "tmem",
     "variant_accepted",
     "contract_error",
     "compile_error",
@@ -50,6 +55,11 @@ Rejection = Literal[
     "over_memory",
     "over_resources",
     "too_slow",
+    "memory_fault",
+    "uninitialised",
+    "race",
+    "sync",
+    "tmem",
 ]
 
 Step = Literal[
@@ -62,10 +72,20 @@ Step = Literal[
     "compare",
     "repeat",
     "counts",
+    "schedules",
+    "sanitize",
     "variants",
 ]
 
 REJECTIONS: tuple[str, ...] = get_args(Rejection)
+# What a finding of each checker makes of a case, in the order in which a case with several is named after them.
+OF_TOOL: dict[str, Status] = {
+    "memcheck": "memory_fault",
+    "initcheck": "uninitialised",
+    "racecheck": "race",
+    "synccheck": "sync",
+    "tmemcheck": "tmem",
+}
 NOT_RUN = frozenset({"blocked", "skipped"})
 GREEN = frozenset({"pass", "xfail"})
 # The tool could not even judge these: JUnit calls them errors, not failures.

@@ -122,6 +122,8 @@ def facts(verdict: GateResult, results: Sequence[CaseResult]) -> list[str]:
         same = "yes" if all(r.repeat_equal for r in repeats) else "NO"
         under = f" under {' and '.join(repeats[0].policies)}" if repeats[0].policies else ""
         lines.append(f"same bits {max(r.repeats for r in repeats)}×{under}: {same}")
+    lines += _schedule_facts(real)
+    lines += _sanitizer_facts(real)
     for kind in ("variant", "mutant"):
         rows = [row for row in verdict.falsification if row.kind == kind]
         name = "wrong variants" if kind == "variant" else "mutants"
@@ -130,6 +132,25 @@ def facts(verdict: GateResult, results: Sequence[CaseResult]) -> list[str]:
         elif kind == "mutant":
             lines.append("mutants: not run (--falsify)" if not verdict.falsified else "mutants: none named")
     return lines
+
+
+def _sanitizer_facts(real: Sequence[CaseResult]) -> list[str]:
+    """Which checkers listened, and how much they found."""
+    ran = [r.sanitizers for r in real if r.sanitizers is not None]
+    if not ran:
+        return ["sanitizers: not run (--sanitize)"] if any(r.on == "emulated" for r in real) else []
+    found = sum(len(s.findings) + s.more for s in ran)
+    return [f"sanitizers {', '.join(ran[0].tools)}: {found or 'no'} findings"]
+
+
+def _schedule_facts(real: Sequence[CaseResult]) -> list[str]:
+    """How many other schedules were tried, and whether the bits were the same."""
+    tried = [r.schedules for r in real if r.schedules is not None]
+    if not tried:
+        return ["schedules: not run (--schedules N)"] if any(r.on == "emulated" for r in real) else []
+    same = "yes" if all(t.equal for t in tried) else "NO"
+    what = f"{max(t.seeds for t in tried)} random schedules" if any(t.seeds for t in tried) else "the given schedule"
+    return [f"same bits under {what}: {same}"]
 
 
 def blind_lines(rows: Iterable[Falsification]) -> list[str]:

@@ -21,7 +21,7 @@ def falsifications(gate: Gate, results: Iterable[CaseResult]) -> list[Falsificat
         seen = {r.id: r.variants[name] for r in real if name in r.variants}
         rows.append(_row(name, "variant", [], seen))
     for name, wanted in gate.falsified_by.items():
-        runs = {_case_of(r): _status_of(r) for r in results if r.mutant == name and r.status not in NOT_RUN}
+        runs = {_case_of(r): _status_of(r, wanted) for r in results if r.mutant == name and r.status not in NOT_RUN}
         if runs:
             rows.append(_row(name, "mutant", wanted, runs))
     return rows
@@ -31,8 +31,10 @@ def _case_of(result: CaseResult) -> str:
     return result.id.removesuffix(f"-{result.mutant}")
 
 
-def _status_of(result: CaseResult) -> str:
-    return result.found or result.status
+def _status_of(result: CaseResult, wanted: list[str]) -> str:
+    """What a mutant ended as: of its own status and those of the checkers' findings, rather one that is wanted."""
+    ended = [result.found or result.status, *result.statuses]
+    return next((status for status in ended if status in wanted), ended[0])
 
 
 def _row(name: str, kind: str, wanted: list[str], seen: dict[str, str]) -> Falsification:

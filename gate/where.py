@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from emulator.views.error_map import block_percent, whole_percent
 from gate.result import ErrorMap
 
 WARP_ROWS = 32
@@ -27,12 +28,7 @@ def _block(size: int, smallest: int, most: int) -> int:
 
 def _percent(lines: Tensor, block: int) -> list[int]:
     """Percent of true in each block of `block` neighbouring lines; `lines` is the mean of each line."""
-    return [_whole(float(part.mean())) for part in lines.split(block)]
-
-
-def _whole(share: float) -> int:
-    """Percent, rounded, but 0 and 100 only for none and all."""
-    return min(max(round(share * 100), 1), 99) if 0 < share < 1 else round(share * 100)
+    return [whole_percent(float(part.mean())) for part in lines.split(block)]
 
 
 def _spread(name: str, lines: Tensor, smallest: int) -> list[str]:
@@ -52,7 +48,7 @@ def _spread(name: str, lines: Tensor, smallest: int) -> list[str]:
 
 def describe(mask: Tensor) -> str:
     """One line about a mask of wrong elements, at least one of them true."""
-    share = _whole(float(mask.to(torch.float64).mean()))
+    share = whole_percent(float(mask.to(torch.float64).mean()))
     texts = [f"{share}% of elements"]
     grid = mask.to(torch.float64)
     if grid.dim() >= 3:
@@ -77,11 +73,8 @@ def describe(mask: Tensor) -> str:
 
 def error_map(mask: Tensor) -> ErrorMap:
     """Percent of wrong elements per block, at most 32 x 32 blocks."""
-    grid = _as_matrix(mask).to(torch.float64)
+    grid = _as_matrix(mask)
     rows, columns = grid.shape
     row_block, column_block = _block(rows, 1, _MAP_ROWS), _block(columns, 1, _MAP_COLUMNS)
-    percent = [
-        [_whole(float(cell.mean())) for cell in band.split(column_block, dim=1)]
-        for band in grid.split(row_block, dim=0)
-    ]
+    percent = block_percent(grid.numpy(), row_block, column_block)
     return ErrorMap(rows=rows, columns=columns, row_block=row_block, column_block=column_block, percent=percent)

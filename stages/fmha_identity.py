@@ -41,6 +41,11 @@ def plain(x: Tensors, case: Any) -> Tensors:
     return {"out": attention.plain_product(s.masked_fill(s == -torch.inf, 0.0), x)}
 
 
+def names(case: Any) -> dict[str, Any]:
+    """Tensor memory, warps and barriers by name, for views."""
+    return attention.names(case, "identity")
+
+
 def wrong(x: Tensors, case: Any) -> dict[str, Tensors]:
     """The two products with one known mistake each."""
     q, k, v = attention.qkv(x)

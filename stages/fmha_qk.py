@@ -38,6 +38,11 @@ def plain(x: Tensors, case: Any) -> Tensors:
     return {"s": attention.plain_logits(x, case).float()}
 
 
+def names(case: Any) -> dict[str, Any]:
+    """Tensor memory, warps and barriers by name, for views."""
+    return attention.names(case, "none")
+
+
 def wrong(x: Tensors, case: Any) -> dict[str, Tensors]:
     """Scores with one known mistake each."""
     q, k = x["q"], x["k"]

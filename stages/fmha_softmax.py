@@ -39,6 +39,11 @@ def plain(x: Tensors, case: Any) -> Tensors:
     return attention.plain_attention(x, case)
 
 
+def names(case: Any) -> dict[str, Any]:
+    """Tensor memory, warps and barriers by name, for views."""
+    return attention.names(case, "online")
+
+
 def wrong(x: Tensors, case: Any) -> dict[str, Tensors]:
     """Softmax with one known mistake each."""
     q, k, v = attention.qkv(x)

@@ -59,16 +59,23 @@ def base_namespace() -> dict[str, Any]:
 
 class NumpyBlock(Sources):
     """Prints one basic block. `masked` blocks run for part of the warp; `local` are the slots that no other block
-    sees."""
+    sees. `watched` blocks publish every instruction; `exposed` ones write registers back before each."""
 
     def __init__(
-        self, namespace: dict[str, Any], layout: Any, masked: bool, local: frozenset[int], watched: bool
+        self,
+        namespace: dict[str, Any],
+        layout: Any,
+        masked: bool,
+        local: frozenset[int],
+        watched: bool,
+        exposed: bool = False,
     ) -> None:
         self.namespace = namespace
         self.layout = layout
         self.masked = masked
         self.local = local
         self.watched = watched
+        self.exposed = exposed
         self.lines: list[str] = []
         self.environment: dict[int, V] = {}
         self.dirty: dict[int, None] = {}
@@ -87,8 +94,12 @@ class NumpyBlock(Sources):
             p = self.read(guard)
             p = self.not_(p) if negated else p
             self.guard = self._emit(f"{p.name} & m") if self.masked else p.name
+        if self.exposed:
+            for slot in self.dirty:
+                self._write_back(slot, self.environment[slot])
+            self.dirty.clear()
         if self.watched:
-            self.lines.append(f"w.issue({index}, {self._mask()})")
+            self.lines.append(f"w.issue({index}, {self._mask()}, m)")
 
     def text(self, name: str, following: int) -> str:
         """The source of the block; `following` is the block to go to when nothing else was decided."""

@@ -13,7 +13,8 @@ from emulator.isa.bulk import commit_group, wait_groups
 from emulator.isa.mbarrier import barrier_at
 from emulator.isa.memory import address_of, items
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike
+from emulator.isa.telling import tell_operation, tell_signal, tell_step
+from emulator.isa.warplike import WarpLike, ballot
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Address, Instruction
 
@@ -47,8 +48,25 @@ def _copy(
             target[present:] = 0
             if present:
                 target[:present] = warp.memory.view(start, present, what="cp.async")
+        if warp.bus.on:
+            _tell_copy(warp, number, jobs, lanes)
 
-    warp.async_groups.open["copy"].append(warp.cluster.start(warp, "bulk", "cp.async", complete))
+    operation = warp.cluster.start(warp, "bulk", "cp.async", complete, lanes=ballot(mask), group="copy")
+    warp.async_groups.open["copy"].append(operation)
+
+
+def _tell_copy(warp: WarpLike, number: int, jobs: list[tuple[int, int, int, int]], lanes: list[int]) -> None:
+    """Accesses by size, which may differ between lanes; cp.async belongs to the generic proxy."""
+    who, table = np.array(lanes), np.array(jobs)
+    for n in np.unique(table[:, 3]).tolist():
+        if n:
+            pick = table[:, 3] == n
+            tell_operation(warp, number, "global", "read", table[pick, 1], n, 0, "generic", who[pick])
+    keys = table[:, 2] << 8 | table[:, 0] >> 24
+    for key in np.unique(keys).tolist():
+        pick = keys == key
+        places = table[pick, 0] & 0xFFFFFF
+        tell_operation(warp, number, "shared", "write", places, key >> 8, key & 0xFF, "generic", who[pick])
 
 
 @op("cp.async.commit_group", section="9.7.9.25.3.2")
@@ -80,7 +98,8 @@ def _arrive(warp: WarpLike, mask: np.ndarray, address: np.ndarray, noinc: bool) 
     groups = warp.async_groups
     before = [o for g in (*groups.committed["copy"], groups.open["copy"]) for o in g if not o.done]
     shared = warp.shared(address)
-    barriers = [barrier_at(warp, int(shared[k]))[1] for k in np.flatnonzero(mask).tolist()]
+    found = [barrier_at(warp, int(shared[k])) for k in np.flatnonzero(mask).tolist()]
+    barriers = [barrier for _, barrier in found]
     if not noinc:
         for barrier in barriers:
             barrier.pending += 1
@@ -89,10 +108,12 @@ def _arrive(warp: WarpLike, mask: np.ndarray, address: np.ndarray, noinc: bool) 
         for operation in before:
             if not operation.done:
                 warp.cluster.in_flight.complete_through(operation)
-        for barrier in barriers:
-            barrier.arrive(1)
+        for key, barrier in found:
+            tell_signal(warp, number, "arrive", key, barrier, 1)
 
-    warp.cluster.start(warp, "bulk", "cp.async.mbarrier.arrive", complete, None, tuple(barriers))
+    if warp.bus.on:
+        tell_step(warp, "cp.async.mbarrier.arrive", found[0][0], int(noinc), mask=mask)
+    warp.cluster.start(warp, "bulk", "cp.async.mbarrier.arrive", complete, None, tuple(barriers), lanes=ballot(mask))
 
 
 @op(
@@ -116,15 +137,22 @@ def _store(
         data = np.concatenate([v[lane : lane + 1] for v in values]).view(np.uint8)
         if offset % data.size:
             raise MemoryFault(f"st.async at shared offset {offset:#x}: a multiple of {data.size} is needed")
-        _, signal = barrier_at(warp, int(barrier[lane]))
+        key, signal = barrier_at(warp, int(barrier[lane]))
 
         def complete(
-            number: int, rank: int = rank, offset: int = offset, data: np.ndarray = data, signal: Any = signal
+            number: int,
+            rank: int = rank,
+            offset: int = offset,
+            data: np.ndarray = data,
+            key: tuple[int, int] = key,
+            signal: Any = signal,
         ) -> None:
             warp.cluster.ctas[rank].shared.bytes(offset, data.size, "st.async")[:] = data
-            signal.complete_tx(data.size)
+            if warp.bus.on:
+                tell_operation(warp, number, "shared", "write", np.array([offset]), data.size, rank)
+            tell_signal(warp, number, "complete_tx", key, signal, data.size)
 
-        warp.cluster.start(warp, "bulk", f"st.async to {offset:#x}", complete, None, (signal,))
+        warp.cluster.start(warp, "bulk", f"st.async to {offset:#x}", complete, None, (signal,), lanes=1 << lane)
 
 
 @op(
@@ -156,10 +184,19 @@ def _reduce(
         if offset % value.itemsize:
             raise MemoryFault(f"red.async at {offset:#x}: a multiple of {value.itemsize} is needed")
         target = warp.cluster.ctas[rank].shared.bytes(offset, value.itemsize, "red.async").view(value.dtype)
-        _, signal = barrier_at(warp, int(barrier[lane]))
+        key, signal = barrier_at(warp, int(barrier[lane]))
 
-        def complete(number: int, target: Any = target, x: Any = value[lane], signal: Any = signal) -> None:
+        def complete(
+            number: int,
+            target: Any = target,
+            x: Any = value[lane],
+            place: tuple[int, int] = (rank, offset),
+            key: tuple[int, int] = key,
+            signal: Any = signal,
+        ) -> None:
             target[0] = apply(name, type, target[0], x)
-            signal.complete_tx(target.nbytes)
+            if warp.bus.on:
+                tell_operation(warp, number, "shared", "atomic", np.array([place[1]]), target.nbytes, place[0])
+            tell_signal(warp, number, "complete_tx", key, signal, target.nbytes)
 
-        warp.cluster.start(warp, "bulk", f"red.async to {offset:#x}", complete, None, (signal,))
+        warp.cluster.start(warp, "bulk", f"red.async to {offset:#x}", complete, None, (signal,), lanes=1 << lane)

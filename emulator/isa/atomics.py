@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from emulator.builders.algebra import Unsupported
-from emulator.events import Access
 from emulator.isa.memory import address_of, is_shared, items, shared_memory
 from emulator.isa.operands import write
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_access
 from emulator.memory.spaces import SHARED_WINDOW
 from emulator.ptx.module import Instruction, Sink
 from emulator.ptx.types import TYPES
@@ -88,26 +88,43 @@ def _update(
     for lane in np.flatnonzero(mask).tolist():
         at = int(address[lane])
         shared = is_shared(space) or (space is None and at >= SHARED_WINDOW)
-        view = _view(warp, at, shared, width, lane).view(out.dtype)
+        rank, place = _place(at) if shared else (-1, at)
+        view = _view(warp, rank, place, width, lane).view(out.dtype)
         out[lane] = view[0]
         view[0] = apply(name, type, out[lane], *(s[lane] for s in sources), shared=shared)
+    if warp.bus.on:
+        _tell(warp, address, np.flatnonzero(mask), space, width)
     return out
 
 
-def _view(warp: Any, address: int, shared: bool, width: int, lane: int) -> np.ndarray:
-    """The bytes that one lane updates; checks bounds and alignment."""
-    if shared:
-        where = address - SHARED_WINDOW if address >= SHARED_WINDOW else address
-        rank, offset = where >> 24, where & 0xFFFFFF
+def _tell(warp: Any, address: np.ndarray, lanes: np.ndarray, space: str | None, width: int) -> None:
+    """One record for every memory that the lanes touch."""
+    touched: dict[int, list[tuple[int, int]]] = {}
+    for lane in lanes.tolist():
+        at = int(address[lane])
+        shared = is_shared(space) or (space is None and at >= SHARED_WINDOW)
+        rank, place = _place(at) if shared else (-1, at)
+        touched.setdefault(rank, []).append((place, lane))
+    for rank, pairs in touched.items():
+        places, who = np.array(pairs).T
+        kind = "global" if rank < 0 else "shared"
+        tell_access(warp, kind, "atomic", places.astype(np.uint64), width, max(rank, 0), who)
+
+
+def _place(address: int) -> tuple[int, int]:
+    """Rank and offset of an address of shared memory, generic or not."""
+    where = address - SHARED_WINDOW if address >= SHARED_WINDOW else address
+    return where >> 24, where & 0xFFFFFF
+
+
+def _view(warp: Any, rank: int, place: int, width: int, lane: int) -> np.ndarray:
+    """The bytes that one lane updates, of shared memory or (rank -1) of global; checks bounds and alignment."""
+    if rank >= 0:
         memory = shared_memory(warp, rank)
-        memory.load(np.array([offset]), width, np.array([lane]))
-        if warp.bus.on:
-            warp.bus.publish(Access(warp.id, "shared", "atomic", "generic", np.array([offset]), width, rank))
-        return memory.bytes(offset, width)
-    warp.memory.load(np.array([address], np.uint64), width, np.array([lane]))
-    if warp.bus.on:
-        warp.bus.publish(Access(warp.id, "global", "atomic", "generic", np.array([address]), width))
-    return warp.memory.view(address, width, write=True)
+        memory.load(np.array([place]), width, np.array([lane]))
+        return memory.bytes(place, width)
+    warp.memory.load(np.array([place], np.uint64), width, np.array([lane]))
+    return warp.memory.view(place, width, write=True)
 
 
 def _double_sum(old: Any, x: Any) -> Any:

@@ -8,9 +8,9 @@ import numpy as np
 
 from emulator.builders.lanes import some
 from emulator.errors import BarrierFault
-from emulator.events import Synchronise
 from emulator.isa.operands import write
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_step
 from emulator.isa.warplike import EVERYBODY, WarpLike, ballot, first_lane
 from emulator.ptx.module import Instruction
 
@@ -75,7 +75,7 @@ def _enter(warp: WarpLike, mask: np.ndarray, number: np.ndarray, count: np.ndarr
         barrier.votes[generation] = (trues + int((vote & mask).sum()), total + int(mask.sum()))
     warp.progress()
     if warp.bus.on:
-        warp.bus.publish(Synchronise(warp.id, "bar.arrive", (warp.cta.rank, n), (threads,)))
+        tell_step(warp, "bar.arrive", (warp.cta.rank, n), threads, generation, mask=mask)
     if barrier.arrived > threads:
         raise BarrierFault(f"barrier {n}: {barrier.arrived} threads arrived, {threads} expected")
     if barrier.arrived >= (named or _running(warp)):
@@ -103,7 +103,7 @@ def _leave(warp: WarpLike, mask: np.ndarray, barrier: Any, generation: int, key:
         return warp.wait(f"barrier {key[1]}: {barrier.arrived} of {barrier.expected} threads have arrived", None)
     del warp.arrived[key]
     if warp.bus.on:
-        warp.bus.publish(Synchronise(warp.id, "bar.sync", (warp.cta.rank, key[1]), ()))
+        tell_step(warp, "bar.sync", (warp.cta.rank, key[1]), generation, mask=mask)
     return mask
 
 
@@ -132,13 +132,7 @@ def bar_warp(b: Any, i: Instruction, m: Modifiers) -> None:
 
 
 def _warp_sync(warp: WarpLike, mask: np.ndarray, members: np.ndarray) -> np.ndarray | None:
-    if warp.converge(mask, members) is None:
-        return None
-    if warp.bus.on:
-        warp.bus.publish(
-            Synchronise(warp.id, "bar.warp.sync", (warp.cta.rank, warp.index), (_here(warp, mask, members),))
-        )
-    return mask
+    return None if warp.converge(mask, members) is None else mask
 
 
 @op("barrier.cluster.arrive[.sem:release|relaxed][.aligned]", section="9.7.13.4", starts_block=True)
@@ -162,7 +156,7 @@ def _cluster_arrive(warp: WarpLike, mask: np.ndarray, semantics: str, aligned: b
     warp.progress()
     if warp.bus.on:
         number = int(warp.cluster_arrivals[first_lane(mask)])
-        warp.bus.publish(Synchronise(warp.id, f"barrier.cluster.arrive.{semantics}", (0, 0), (number,)))
+        tell_step(warp, f"barrier.cluster.arrive.{semantics}", (0, 0), number, mask=mask)
     return mask
 
 
@@ -176,7 +170,7 @@ def _cluster_wait(warp: WarpLike, mask: np.ndarray) -> np.ndarray | None:
         return warp.wait(f"the cluster barrier: {len(late)} warp(s) have not arrived ({names})", None)
     warp.cluster_waits[mask] = wanted
     if warp.bus.on:
-        warp.bus.publish(Synchronise(warp.id, "barrier.cluster.wait", (0, 0), (wanted,)))
+        tell_step(warp, "barrier.cluster.wait", (0, 0), wanted, mask=mask)
     return mask
 
 
@@ -203,4 +197,4 @@ def fence(b: Any, i: Instruction, m: Modifiers) -> None:
 
 def _fence(warp: WarpLike, mask: np.ndarray, what: str) -> None:
     if some(mask):
-        warp.bus.publish(Synchronise(warp.id, what, (warp.cta.rank, 0), ()))
+        tell_step(warp, what, (warp.cta.rank, 0), mask=mask)

@@ -9,10 +9,10 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
-from emulator.events import Access
 from emulator.isa.memory import address_of, shared_memory
 from emulator.isa.operands import immediate
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_access, tell_group, tell_operation, tell_signal
 from emulator.isa.warplike import WarpLike, lanes_in, multicast_ranks
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Instruction
@@ -73,11 +73,12 @@ def _load(
         targets = [(rank, signal_rank)]
         if multicast is not None:
             targets = [(r, r) for r in multicast_ranks(warp, int(multicast[lane]))]
-        _start_load(warp, int(source[lane]), int(size[lane]), space, offset, signal, targets, reduction)
+        _start_load(warp, lane, int(source[lane]), int(size[lane]), space, offset, signal, targets, reduction)
 
 
 def _start_load(
     warp: WarpLike,
+    lane: int,
     start: int,
     size: int,
     space: str,
@@ -90,18 +91,21 @@ def _start_load(
     barriers = [ctas[r].mbarrier(signal) for _, r in targets]
 
     def complete(number: int) -> None:
-        for (rank, _), barrier in zip(targets, barriers, strict=True):
+        for (rank, signalled), barrier in zip(targets, barriers, strict=True):
+            owner, at = split_address(start)
             if space == "global":
                 unit.load(warp.memory, start, ctas[rank].shared, offset, size)
             else:
-                owner, at = split_address(start)
                 unit.peer(ctas[owner].shared, at, ctas[rank].shared, offset, size, *reduction)
             if warp.bus.on:
-                written = np.array([offset])
-                warp.bus.publish(Access(warp.id, "shared", "write", "async", written, size, rank, number))
-            barrier.complete_tx(size)
+                place = start if space == "global" else at
+                tell_operation(warp, number, space, "read", np.array([place]), size, 0 if space == "global" else owner)
+                kind = "atomic" if reduction else "write"
+                tell_operation(warp, number, "shared", kind, np.array([offset]), size, rank)
+            tell_signal(warp, number, "complete_tx", (signalled, signal), barrier, size)
 
-    warp.cluster.start(warp, "bulk", f"bulk copy of {size} bytes to {offset:#x}", complete, None, tuple(barriers))
+    what = f"bulk copy of {size} bytes to {offset:#x}"
+    warp.cluster.start(warp, "bulk", what, complete, None, tuple(barriers), lanes=1 << lane)
 
 
 @op("cp.async.bulk.global.shared::cta.bulk_group[.L2::cache_hint]", section="9.7.9.25.4.1")
@@ -147,12 +151,15 @@ def _store(
         place = (warp.cluster.ctas[rank].shared, offset, warp.memory, int(destination[lane]), n)
         rest = more if chosen is None else (int(chosen[lane]),)
 
-        def complete(number: int, place: Any = place, rest: Any = rest) -> None:
+        def complete(number: int, place: Any = place, rest: Any = rest, rank: int = rank) -> None:
             if warp.bus.on:
-                warp.bus.publish(Access(warp.id, "shared", "read", "async", np.array([place[1]]), place[4], 0, number))
+                tell_operation(warp, number, "shared", "read", np.array([place[1]]), place[4], rank)
+                kind = "atomic" if write is unit.reduce else "write"
+                tell_operation(warp, number, "global", kind, np.array([place[3]]), place[4])
             write(*place, *rest)
 
-        operation = warp.cluster.start(warp, "bulk", f"bulk store of {n} bytes from {offset:#x}", complete)
+        what = f"bulk store of {n} bytes from {offset:#x}"
+        operation = warp.cluster.start(warp, "bulk", what, complete, lanes=1 << lane, group="bulk")
         warp.async_groups.open["bulk"].append(operation)
 
 
@@ -165,19 +172,24 @@ def commit(b: Any, i: Instruction, m: Modifiers) -> None:
 @op("cp.async.bulk.wait_group[.read]", section="9.7.9.25.4.4")
 def wait(b: Any, i: Instruction, m: Modifiers) -> None:
     """Wait until at most N bulk groups are pending; reading and completing are one step here."""
-    b.effect(wait_groups, "bulk", b.operand(i, 0, "u32"))
+    b.effect(wait_groups, "bulk", b.operand(i, 0, "u32"), *([True] if ".read" in i.opcode else []))
 
 
 def commit_group(warp: WarpLike, mask: np.ndarray, kind: str) -> None:
     """Close the open group of a kind of copy."""
     warp.async_groups.commit(kind)
+    if warp.bus.on:
+        tell_group(warp, mask, "commit_group", kind)
 
 
-def wait_groups(warp: WarpLike, mask: np.ndarray, kind: str, allowed: np.ndarray) -> None:
+def wait_groups(warp: WarpLike, mask: np.ndarray, kind: str, allowed: np.ndarray, reading: bool = False) -> None:
     """Complete all but the `allowed` youngest groups now: nothing has to be waited for longer than that."""
-    for operation in warp.async_groups.pending(kind, int(allowed[int(mask.argmax())])):
+    left = int(allowed[int(mask.argmax())])
+    for operation in warp.async_groups.pending(kind, left):
         if not operation.done:
             warp.cluster.in_flight.complete_through(operation)
+    if warp.bus.on:
+        tell_group(warp, mask, "wait_group.read" if reading else "wait_group", kind, left)
 
 
 @op("st.bulk[.weak][.space:shared|shared::cta]", section="9.7.9.13")
@@ -198,4 +210,4 @@ def _fill(warp: WarpLike, mask: np.ndarray, address: np.ndarray, size: np.ndarra
         shared_memory(warp, rank).bytes(offset, nbytes, "st.bulk")[:] = 0
         warp.progress()
         if warp.bus.on:
-            warp.bus.publish(Access(warp.id, "shared", "write", "generic", np.array([offset]), nbytes, rank))
+            tell_access(warp, "shared", "write", np.array([offset]), nbytes, rank, np.array([lane]))

@@ -13,10 +13,10 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
-from emulator.events import Access
 from emulator.isa.memory import address_of, items
 from emulator.isa.operands import arity, write
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_operation, tell_signal
 from emulator.isa.warplike import WarpLike
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Instruction, Reg, Sink
@@ -50,18 +50,22 @@ def _try_cancel(warp: WarpLike, mask: np.ndarray, response: np.ndarray, barrier:
             ctas[r].shared.check_range(offset, NBYTES, "try_cancel")
 
         def complete(
-            number: int, ranks: Any = tuple(ranks), offset: int = offset, barriers: tuple[Any, ...] = barriers
+            number: int,
+            ranks: Any = tuple(ranks),
+            offset: int = offset,
+            signal: int = signal,
+            barriers: tuple[Any, ...] = barriers,
         ) -> None:
             origin = warp.cluster.grid.next_cluster()
             words = np.array([0, 0, 0, 0] if origin is None else [*origin, 1], np.uint32).view(np.uint8)
-            for (r, _), waiting in zip(ranks, barriers, strict=True):
+            for (r, s), waiting in zip(ranks, barriers, strict=True):
                 ctas[r].shared.bytes(offset, NBYTES)[:] = words
                 if warp.bus.on:
-                    where = np.array([offset])
-                    warp.bus.publish(Access(warp.id, "shared", "write", "async", where, NBYTES, r, number))
-                waiting.complete_tx(NBYTES)
+                    tell_operation(warp, number, "shared", "write", np.array([offset]), NBYTES, r)
+                tell_signal(warp, number, "complete_tx", (s, signal), waiting, NBYTES)
 
-        warp.cluster.start(warp, "bulk", f"try_cancel to {offset:#x}", complete, None, barriers)
+        what = f"try_cancel to {offset:#x}"
+        warp.cluster.start(warp, "bulk", what, complete, None, barriers, lanes=1 << lane)
 
 
 def _response(i: Instruction) -> Reg:

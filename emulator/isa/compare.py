@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from emulator.builders.algebra import Unsupported
+from emulator.events import Choice
 from emulator.isa.operands import VALUE_TYPES, alike, arity, both, read, write
 from emulator.isa.table import Modifiers, op
+from emulator.isa.warplike import WarpLike
 from emulator.ptx.module import Instruction
 
 _EQUAL = "rel:eq|ne"
@@ -137,7 +141,14 @@ def choose(b: Any, i: Instruction, m: Modifiers) -> None:
     """a where the predicate is true, else b; bits only."""
     arity(i, 4)
     a, other = alike(b, i.operands[1], i.operands[2], _raw(m["type"]))
-    write(b, i.operands[0], b.select(b.operand(i, 3, "pred"), a, other))
+    p = b.operand(i, 3, "pred")
+    if b.watched:
+        b.effect(_chosen, p)
+    write(b, i.operands[0], b.select(p, a, other))
+
+
+def _chosen(warp: WarpLike, mask: np.ndarray, p: np.ndarray) -> None:
+    warp.bus.publish(Choice(warp.id, p))
 
 
 @op(f"slct.{_ANY}.by:s32", f"slct[.ftz].{_ANY}.by:f32", section="9.7.6.4")

@@ -15,10 +15,10 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
-from emulator.events import Access
 from emulator.isa.memory import address_of, items, shared_memory
 from emulator.isa.operands import write
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_access
 from emulator.isa.warplike import WarpLike, whole_warp
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Instruction
@@ -109,7 +109,7 @@ def _rows_at(
     rank, _ = split_address(int(places[0]))
     offsets = (places & np.uint32(0xFFFFFF)).astype(np.int64)
     if warp.bus.on:
-        warp.bus.publish(Access(warp.id, "shared", kind, "generic", offsets, 16, rank))
+        tell_access(warp, "shared", kind, offsets, 16, rank, np.arange(rows))
     return shared_memory(warp, rank), offsets
 
 

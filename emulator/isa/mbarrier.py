@@ -9,11 +9,11 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import MemoryFault
-from emulator.events import Synchronise
 from emulator.isa.memory import address_of
 from emulator.isa.operands import write
 from emulator.isa.table import Modifiers, op
-from emulator.isa.warplike import WarpLike, alike, first_lane, lanes_in
+from emulator.isa.telling import tell_step
+from emulator.isa.warplike import WarpLike, alike, ballot, first_lane, lanes_in, word_of
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Address, Instruction, Sink
 from emulator.units.mbarrier import Mbarrier, pending_count
@@ -34,10 +34,14 @@ def _lanes(warp: WarpLike, mask: np.ndarray, address: np.ndarray) -> Iterator[tu
         yield lane, *barrier_at(warp, int(shared[lane]))
 
 
-def _tell(warp: WarpLike, what: str, key: tuple[int, int], *detail: int) -> None:
+def _tell(
+    warp: WarpLike, what: str, key: tuple[int, int], detail: int, lanes: int, barrier: Mbarrier, before: int
+) -> None:
+    """A step on a barrier that had completed `before` phases."""
     warp.progress()
     if warp.bus.on:
-        warp.bus.publish(Synchronise(warp.id, what, key, detail))
+        ended = barrier.completions != before
+        tell_step(warp, what, key, detail, lanes=lanes, phase=before, ended=ended)
 
 
 @op(f"mbarrier.init{_SPACE}.b64", section="9.7.13.15.9")
@@ -55,7 +59,7 @@ def _init(warp: WarpLike, mask: np.ndarray, address: np.ndarray, count: np.ndarr
         if offset % 8:
             raise MemoryFault(f"mbarrier.init at shared offset {offset:#x}: a multiple of 8 is needed")
         cta.mbarriers[offset] = Mbarrier(int(count[lane]), offset)
-        _tell(warp, "mbarrier.init", (rank, offset), int(count[lane]))
+        _tell(warp, "mbarrier.init", (rank, offset), int(count[lane]), 1 << lane, cta.mbarriers[offset], 0)
 
 
 @op(f"mbarrier.inval{_SPACE}.b64", section="9.7.13.15.10")
@@ -65,11 +69,11 @@ def inval(b: Any, i: Instruction, m: Modifiers) -> None:
 
 
 def _inval(warp: WarpLike, mask: np.ndarray, address: np.ndarray) -> None:
-    for _, key, barrier in list(_lanes(warp, mask, address)):
+    for lane, key, barrier in list(_lanes(warp, mask, address)):
         cta = warp.cluster.ctas[key[0]]
         cta.shared.bytes(key[1], 8)[:] = np.array([barrier.word()], np.uint64).view(np.uint8)
         cta.mbarriers.pop(key[1], None)
-        _tell(warp, "mbarrier.inval", key)
+        _tell(warp, "mbarrier.inval", key, 0, 1 << lane, barrier, barrier.completions)
 
 
 @op(f"mbarrier.kind:arrive|arrive_drop[.expect_tx][.noComplete]{_ORDER}{_SPACE}.b64", section="9.7.13.15.13")
@@ -95,17 +99,19 @@ def _arrive_together(warp: WarpLike, mask: np.ndarray, address: np.ndarray, numb
     counts = number[mask]
     for place in np.unique(shared).tolist() if (shared != shared[0]).any() else [int(shared[0])]:
         key, barrier = barrier_at(warp, place)
-        total = int(counts[shared == place].sum())
+        total, before = int(counts[shared == place].sum()), barrier.completions
         barrier.arrive(total)
-        _tell(warp, "mbarrier.arrive", key, total)
+        lanes = word_of(np.flatnonzero(mask)[shared == place].tolist()) if warp.bus.on else 0
+        _tell(warp, "mbarrier.arrive", key, total, lanes, barrier, before)
 
 
 def _arrive(
     warp: WarpLike, mask: np.ndarray, address: np.ndarray, number: np.ndarray, kind: str, expect: bool, complete: bool
 ) -> np.ndarray:
     tokens = np.zeros(32, np.uint64)
+    told: list[tuple[Any, ...]] = []
     for lane, key, barrier in _lanes(warp, mask, address):
-        n = int(number[lane])
+        n, before = int(number[lane]), barrier.completions
         if expect and kind == "arrive":
             tokens[lane] = barrier.arrive_expect_tx(n)
         elif expect:
@@ -114,8 +120,22 @@ def _arrive(
             tokens[lane] = barrier.arrive(n, complete)
         else:
             tokens[lane] = barrier.arrive_drop(n, 0, complete)
-        _tell(warp, f"mbarrier.{kind}" + (".expect_tx" if expect else ""), key, n)
+        told.append((key, before, barrier.completions != before, lane, n))
+    warp.progress()
+    if warp.bus.on:
+        _tell_arrivals(warp, f"mbarrier.{kind}" + (".expect_tx" if expect else ""), told)
     return tokens
+
+
+def _tell_arrivals(warp: WarpLike, what: str, told: list[tuple[Any, ...]]) -> None:
+    """Arrivals (key, phase, ended, lane, number): those of consecutive lanes on one phase in one record."""
+    while told:
+        key, phase = told[0][:2]
+        last = next((k for k, t in enumerate(told) if t[2] or t[:2] != (key, phase)), len(told) - 1)
+        count = last + 1 if told[last][:2] == (key, phase) else last
+        part, told = told[:count], told[count:]
+        lanes, total, ended = word_of(t[3] for t in part), sum(t[4] for t in part), part[-1][2]
+        tell_step(warp, what, key, total, lanes=lanes, phase=phase, ended=ended)
 
 
 @op(f"mbarrier.kind:expect_tx|complete_tx[.relaxed][.scope:cta|cluster]{_SPACE}.b64", section="9.7.13.15.11")
@@ -126,9 +146,9 @@ def tx(b: Any, i: Instruction, m: Modifiers) -> None:
 
 def _tx(warp: WarpLike, mask: np.ndarray, address: np.ndarray, number: np.ndarray, kind: str) -> None:
     for lane, key, barrier in _lanes(warp, mask, address):
-        n = int(number[lane])
+        n, before = int(number[lane]), barrier.completions
         barrier.expect_tx(n) if kind == "expect_tx" else barrier.complete_tx(n)
-        _tell(warp, f"mbarrier.{kind}", key, n)
+        _tell(warp, f"mbarrier.{kind}", key, n, 1 << lane, barrier, before)
 
 
 @op(
@@ -155,7 +175,9 @@ def _wait(warp: WarpLike, mask: np.ndarray, address: np.ndarray, phase: np.ndarr
         wanted = int(phase[n])
         answers[n] = barrier.test_parity(wanted) if parity else barrier.test_token(wanted)
         if answers[n] and warp.bus.on:
-            warp.bus.publish(Synchronise(warp.id, "mbarrier.wait", key, (wanted & 1,)))
+            lanes = ballot(mask) if uniform else 1 << n
+            parity_bit = (wanted if parity else wanted >> 63) & 1
+            tell_step(warp, "mbarrier.wait", key, parity_bit, lanes=lanes, phase=barrier.completions)
     if uniform:
         answers[:] = answers[lane]
     if answers[lane] or answers.any():

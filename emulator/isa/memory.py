@@ -8,9 +8,9 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.builders.lanes import FULL
-from emulator.events import Access
 from emulator.isa.operands import write
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_access
 from emulator.memory.spaces import SHARED_WINDOW
 from emulator.ptx.module import Address, Imm, Instruction, Operand, Sink, Symbol, Vector
 from emulator.ptx.types import TYPES
@@ -87,7 +87,7 @@ def _read(
     if is_shared(space) or (space is None and int(address[0]) >= SHARED_WINDOW):
         return _read_shared(warp, warp.shared(address), lanes, width, count)
     if warp.bus.on:
-        warp.bus.publish(Access(warp.id, "global", "read", "generic", address, width * count))
+        tell_access(warp, "global", "read", address, width * count, 0, lanes)
     if count == 1:
         return warp.memory.load(address, width, lanes)[None]
     return warp.memory.load_vector(address, width, count, lanes)
@@ -100,7 +100,7 @@ def _read_shared(warp: Any, address: np.ndarray, lanes: np.ndarray | None, width
         offsets = (address & np.uint32(0xFFFFFF)).astype(np.int64)
         memory = shared_memory(warp, first)
         if warp.bus.on:
-            warp.bus.publish(Access(warp.id, "shared", "read", "generic", offsets, width * count, first))
+            tell_access(warp, "shared", "read", offsets, width * count, first, lanes)
         if count == 1:
             return memory.load(offsets, width, lanes)[None]
         return memory.load_vector(offsets, width, count, lanes)
@@ -141,7 +141,7 @@ def _store(warp: Any, mask: np.ndarray, address: np.ndarray, space: str | None, 
         return
     if warp.bus.on:
         width = values[0].itemsize * len(values)
-        warp.bus.publish(Access(warp.id, "global", "write", "generic", address, width))
+        tell_access(warp, "global", "write", address, width, 0, lanes)
     if len(values) == 1:
         warp.memory.store(address, values[0], lanes)
     else:
@@ -154,10 +154,10 @@ def _write_shared(warp: Any, address: np.ndarray, lanes: np.ndarray | None, valu
         pick = slice(None) if len(warp.cluster.ctas) == 1 else np.flatnonzero(ranks == rank)
         offsets = (address[pick] & np.uint32(0xFFFFFF)).astype(np.int64)
         memory = shared_memory(warp, rank)
-        who = lanes if lanes is None else lanes[pick]
+        who = lanes[pick] if lanes is not None else pick if isinstance(pick, np.ndarray) else None
         if warp.bus.on:
             width = values[0].itemsize * len(values)
-            warp.bus.publish(Access(warp.id, "shared", "write", "generic", offsets, width, rank))
+            tell_access(warp, "shared", "write", offsets, width, rank, who)
         if len(values) == 1:
             memory.store(offsets, values[0][pick], who)
         else:

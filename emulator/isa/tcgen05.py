@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
-from emulator.events import Access, Synchronise, TensorAllocation
+from emulator.events import TensorAllocation
 from emulator.isa.memory import address_of, items
 from emulator.isa.operands import immediate, write
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_access, tell_operation, tell_signal, tell_step
 from emulator.isa.warplike import WarpLike, first_lane, lanes_in, multicast_ranks
 from emulator.memory.shared import split_address
 from emulator.ptx.module import Address, Instruction, Operand, Vector
 from emulator.units import tcgen05 as unit
+from emulator.units.footprint import Touch, copy_touches, mma_touches, register_words
 
 _GROUP = "group:cta_group::1|cta_group::2"
 _FULL = np.full(32, 0xFFFFFFFF, np.uint32)
@@ -64,8 +67,8 @@ def _alloc(warp: WarpLike, mask: np.ndarray, address: np.ndarray, columns: np.nd
     warp.cluster.ctas[rank].shared.bytes(offset, 4, "tcgen05.alloc")[:] = np.array([column], np.uint32).view(np.uint8)
     warp.progress()
     if warp.bus.on:
-        warp.bus.publish(Access(warp.id, "shared", "write", "tensor", np.array([offset]), 4, rank))
-        warp.bus.publish(TensorAllocation(warp.id, warp.cta.rank, column, count, False))
+        tell_access(warp, "shared", "write", np.array([offset]), 4, rank)
+        warp.bus.publish(TensorAllocation(warp.id, warp.cta.rank, column, count, False, warp.at))
     return mask
 
 
@@ -83,7 +86,7 @@ def _dealloc(warp: WarpLike, mask: np.ndarray, address: np.ndarray, columns: np.
     warp.progress()
     if warp.bus.on:
         column = int(address[lane]) & 0xFFFF
-        warp.bus.publish(TensorAllocation(warp.id, warp.cta.rank, column, int(columns[lane]), True))
+        warp.bus.publish(TensorAllocation(warp.id, warp.cta.rank, column, int(columns[lane]), True, warp.at))
     return mask
 
 
@@ -179,8 +182,8 @@ def _load(warp: WarpLike, mask: np.ndarray, address: np.ndarray, index: unit.Reg
         return None
     lane, column = _base(warp, mask, address, index, "tcgen05.ld")
     if warp.bus.on:
-        where = ((index.lane + lane) << 16) | (index.column + column)
-        warp.bus.publish(Access(warp.id, "tensor", "read", "tensor", where, 4, warp.cta.rank))
+        where = register_words(index, lane, column)
+        tell_access(warp, "tensor", "read", where, 4, warp.cta.rank, proxy="tensor")
     return index.load(warp.cta.tensor, lane, column)
 
 
@@ -193,8 +196,8 @@ def _store(
     index.store(warp.cta.tensor, lane, column, values)
     warp.progress()
     if warp.bus.on:
-        where = ((index.lane + lane) << 16) | (index.column + column)
-        warp.bus.publish(Access(warp.id, "tensor", "write", "tensor", where, 4, warp.cta.rank))
+        where = register_words(index, lane, column)
+        tell_access(warp, "tensor", "write", where, 4, warp.cta.rank, proxy="tensor")
     return mask
 
 
@@ -211,7 +214,7 @@ def order(b: Any, i: Instruction, m: Modifiers) -> None:
 
 
 def _order(warp: WarpLike, mask: np.ndarray, what: str) -> None:
-    warp.bus.publish(Synchronise(warp.id, what, (warp.cta.rank, 0), ()))
+    tell_step(warp, what, (warp.cta.rank, warp.index), mask=mask)
 
 
 # -------------------------------------------------------------------- commit and copy
@@ -233,11 +236,14 @@ def _commit(warp: WarpLike, mask: np.ndarray, address: np.ndarray, multicast: np
             ranks = multicast_ranks(warp, int(multicast[lane]))
         barriers = tuple(warp.cluster.ctas[r].mbarrier(offset) for r in ranks)
 
-        def complete(number: int, barriers: tuple[Any, ...] = barriers) -> None:
-            for barrier in barriers:
-                barrier.arrive(1)
+        keys = [(r, offset) for r in ranks]
 
-        warp.cluster.start(warp, "tensor", "tcgen05.commit", complete, _channel(warp, pair), barriers)
+        def complete(number: int, keys: Any = keys, barriers: tuple[Any, ...] = barriers) -> None:
+            for key, barrier in zip(keys, barriers, strict=True):
+                tell_signal(warp, number, "arrive", key, barrier, 1)
+
+        channel = _channel(warp, pair)
+        warp.cluster.start(warp, "tensor", "tcgen05.commit", complete, channel, barriers, lanes=1 << lane)
 
 
 @op(
@@ -280,8 +286,15 @@ def _copy(
         def complete(number: int, to: int = to, source: int = source) -> None:
             for cta in ctas:
                 unit.execute_copy(cta.shared, cta.tensor, to, source, shape, multicast, format)
+                if warp.bus.on:
+                    _tell_touches(warp, number, copy_touches(to, source, shape, multicast), [cta])
 
-        warp.cluster.start(warp, "tensor", "tcgen05.cp", complete, _channel(warp, pair))
+        warp.cluster.start(warp, "tensor", "tcgen05.cp", complete, _channel(warp, pair), lanes=1 << lane)
+
+
+def _tell_touches(warp: WarpLike, number: int, touches: Iterable[Touch], ctas: list[Any]) -> None:
+    for t in touches:
+        tell_operation(warp, number, t.space, t.kind, t.where, t.nbytes, ctas[t.cta].rank, "tensor")
 
 
 # -------------------------------------------------------------------- matrix products
@@ -375,6 +388,9 @@ def _mma(
         unit.check(product, places)
 
         def complete(number: int, product: unit.Product = product) -> None:
+            if warp.bus.on:
+                _tell_touches(warp, number, mma_touches(product), ctas)
             unit.execute_mma(product, places, mode)
 
-        warp.cluster.start(warp, "tensor", f"tcgen05.mma to {int(d[lane]):#x}", complete, _channel(warp, form.pair))
+        what, channel = f"tcgen05.mma to {int(d[lane]):#x}", _channel(warp, form.pair)
+        warp.cluster.start(warp, "tensor", what, complete, channel, lanes=1 << lane)

@@ -10,15 +10,15 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
-from emulator.events import Access
 from emulator.isa.memory import address_of, items
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_operation, tell_signal
 from emulator.isa.warplike import WarpLike, lanes_in, multicast_ranks
 from emulator.memory.globals import GlobalMemory
 from emulator.memory.shared import split_address
 from emulator.memory.tensormap import TensorMap
 from emulator.ptx.module import Instruction, TensorAddress
-from emulator.units import tma
+from emulator.units import footprint, tma
 
 _DIM = "dim:1d|2d|3d|4d|5d"
 _SPATIAL = "dim:3d|4d|5d"
@@ -114,12 +114,35 @@ def _load(
             # its pair that has the parity of the given barrier address.
             ranks = multicast_ranks(warp, int(multicast[lane]))
             targets = [(r, (r & ~1) | (signal_rank & 1) if pair else r) for r in ranks]
-        _start_load(warp, partial(read, tmap, at, warp.memory), offset, signal, targets)
+        what = f"tensor load of {_tensor_at(warp.memory, tmap.address)} at {tuple(at)} to {offset:#x}"
+        reading = partial(read, tmap, at, warp.memory)
+        _start_load(warp, lane, what, reading, partial(_ROWS[read], tmap, at), offset, signal, targets)
+
+
+def _tensor_at(memory: GlobalMemory, address: int) -> str:
+    """The name of the tensor that a map begins in."""
+    return next((r.name for r in memory.regions if r.address <= address < r.end), f"{address:#x}")
+
+
+_ROWS: dict[Callable[..., Any], Callable[..., Any]] = {
+    tma.load_box: footprint.box_rows,
+    tma.load_gather4: footprint.four_rows,
+    _read_pixels: footprint.pixel_rows,
+    tma.store_box: partial(footprint.box_rows, write=True),
+    tma.reduce_box: partial(footprint.box_rows, write=True),
+    tma.store_scatter4: partial(footprint.four_rows, write=True),
+    tma.store_im2col: partial(footprint.pixel_rows, write=True),
+    tma.reduce_im2col: partial(footprint.pixel_rows, write=True),
+}
+"""For checkers: which bytes of global memory a copy touches."""
 
 
 def _start_load(
     warp: WarpLike,
+    lane: int,
+    what: str,
     read: Callable[[], tma.BoxData],
+    rows: Callable[[], tuple[np.ndarray, int]],
     offset: int,
     signal: int,
     targets: list[tuple[int, int]],
@@ -129,13 +152,16 @@ def _start_load(
 
     def complete(number: int) -> None:
         box = read()
-        for (rank, _), barrier in zip(targets, barriers, strict=True):
+        if warp.bus.on:
+            tell_operation(warp, number, "global", "read", *rows())
+        for (rank, signalled), barrier in zip(targets, barriers, strict=True):
             written = tma.place(box, ctas[rank].shared, offset)
             if warp.bus.on:
-                warp.bus.publish(Access(warp.id, "shared", "write", "async", written, 16, rank, number))
-            barrier.complete_tx(box.data.shape[0] * box.shape.inner)
+                tell_operation(warp, number, "shared", "write", written, 16, rank)
+            nbytes = box.data.shape[0] * box.shape.inner
+            tell_signal(warp, number, "complete_tx", (signalled, signal), barrier, nbytes)
 
-    warp.cluster.start(warp, "tma", f"tensor load to {offset:#x}", complete, None, tuple(barriers))
+    warp.cluster.start(warp, "tma", what, complete, None, tuple(barriers), lanes=1 << lane)
 
 
 _STORE = "global.shared::cta"
@@ -201,8 +227,9 @@ def _store(
             tma.check_store_im2col(tmap, at, offset, *more)
         elif write is not tma.store_scatter4:
             tma.check_store(tmap, at, offset, *more)
-        complete = _store_step(warp, tmap, at, rank, offset, write, more)
-        operation = warp.cluster.start(warp, "tma", f"tensor {kind} from {offset:#x}", complete)
+        complete = _store_step(warp, tmap, at, rank, offset, write, kind, more)
+        what = f"tensor {kind} from {offset:#x}"
+        operation = warp.cluster.start(warp, "tma", what, complete, lanes=1 << lane, group="bulk")
         warp.async_groups.open["bulk"].append(operation)
 
 
@@ -213,6 +240,7 @@ def _store_step(
     rank: int,
     offset: int,
     write: Callable[..., None],
+    kind: str,
     more: tuple[str, ...],
 ) -> Callable[[int], None]:
     """What happens when a store completes: shared memory is read then, not at issue."""
@@ -220,8 +248,10 @@ def _store_step(
 
     def complete(number: int) -> None:
         if warp.bus.on:
-            read = tma.granules(tmap.geometry, shared, offset, tmap.geometry.rows) << 4
-            warp.bus.publish(Access(warp.id, "shared", "read", "async", read, 16, rank, number))
+            count = 4 if write is tma.store_scatter4 else tmap.geometry.rows
+            read = tma.granules(tmap.geometry, shared, offset, count) << 4
+            tell_operation(warp, number, "shared", "read", read.ravel(), 16, rank)
+            tell_operation(warp, number, "global", kind, *_ROWS[write](tmap, at))
         write(tmap, at, shared, offset, warp.memory, *more)
 
     return complete

@@ -8,10 +8,10 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
-from emulator.events import Access, Synchronise
 from emulator.isa.memory import address_of, is_shared, shared_memory
 from emulator.isa.operands import arity, immediate
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_access, tell_step
 from emulator.isa.warplike import WarpLike, first_lane, whole_warp
 from emulator.memory.shared import split_address
 from emulator.memory.spaces import SHARED_WINDOW
@@ -73,8 +73,7 @@ def _replace(
         raw[:] = np.frombuffer(replace_field(raw, field, ordinal, int(value[lane])), np.uint8)
         warp.progress()
         if warp.bus.on:
-            where = np.array([place])
-            warp.bus.publish(Access(warp.id, kind, "write", "generic", where, NBYTES, rank))
+            tell_access(warp, kind, "write", np.array([place]), NBYTES, rank, np.array([lane]))
 
 
 @op(
@@ -103,6 +102,6 @@ def _publish(
     warp.progress()
     if warp.bus.on:
         for space, kind, where, owner in (("shared", "read", place, rank), ("global", "write", address, 0)):
-            warp.bus.publish(Access(warp.id, space, kind, "generic", np.array([where]), NBYTES, owner))
-        warp.bus.publish(Synchronise(warp.id, opcode, (warp.cta.rank, 0)))
+            tell_access(warp, space, kind, np.array([where]), NBYTES, owner)
+        tell_step(warp, opcode, (warp.cta.rank, 0), mask=mask)
     return mask

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from emulator.builders.lanes import FULL, LANE, canonical_f32, fmax, fmax_nan, fmin, fmin_nan, some
+from emulator.events import Choice
 from emulator.isa.operands import arity, both, immediate, write
 from emulator.isa.table import Modifiers, op
 from emulator.isa.warplike import WarpLike, ballot, first_lane
@@ -77,7 +78,10 @@ def _exchanged(
 def _shuffle(
     warp: WarpLike, mask: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, members: np.ndarray, mode: str
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    return _exchanged(warp, mask, a, *_source_lanes(mode, b, c), members)
+    source, valid = _source_lanes(mode, b, c)
+    if warp.bus.on:
+        warp.bus.publish(Choice(warp.id, source))
+    return _exchanged(warp, mask, a, source, valid, members)
 
 
 @op("shfl.sync.mode:up|down|bfly|idx.b32", section="9.7.9.6", starts_block=True)

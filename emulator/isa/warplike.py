@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -60,6 +61,11 @@ class WarpLike(Protocol):
 def ballot(mask: np.ndarray) -> int:
     """A bool[32] as a 32-bit integer, lane 0 lowest."""
     return int(np.packbits(mask, bitorder="little").view(np.uint32)[0])
+
+
+def word_of(lanes: Iterable[int]) -> int:
+    """Lane numbers as a 32-bit word, lane 0 lowest."""
+    return sum(1 << lane for lane in lanes)
 
 
 @lru_cache(1024)

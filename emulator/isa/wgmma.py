@@ -18,11 +18,12 @@ import numpy as np
 
 from emulator.builders.algebra import Unsupported
 from emulator.errors import IllegalInstruction
-from emulator.events import Access, Synchronise
+from emulator.events import Choice
 from emulator.isa.bulk import commit_group, wait_groups
 from emulator.isa.memory import items
 from emulator.isa.operands import immediate
 from emulator.isa.table import Modifiers, op
+from emulator.isa.telling import tell_operation, tell_step
 from emulator.isa.warplike import WarpLike, first_lane, whole_warp
 from emulator.ptx.module import Instruction, Operand, Reg, Vector
 from emulator.ptx.types import TYPES
@@ -204,7 +205,7 @@ class _Product:
             if isinstance(matrix, MatrixOperand):
                 where = matrix.granules.ravel() << 4
                 rank = self.warp.cta.rank
-                self.warp.bus.publish(Access(self.warp.id, "shared", "read", "tensor", where, 16, rank, number))
+                tell_operation(self.warp, number, "shared", "read", where, 16, rank, "tensor")
 
 
 def _issue(
@@ -231,10 +232,13 @@ def _issue(
     else:
         left = _rows_of(int(a[lane]), form.stored, form.bits, form.transpose_a, quarter)
     right = operand(int(b[lane]), form.n, form.k, form.bits, form.transpose_b, False)
+    if warp.bus.on:
+        warp.bus.publish(Choice(warp.id, enable))
     kept = None if metadata is None else metadata.copy()
     product = _Product(warp, form, into, left, right, bool(enable[lane]), kept)
     channel = ("wgmma", warp.cta.rank, warp.index)
-    operation = warp.cluster.start(warp, "wgmma", f"wgmma m64n{form.n}", product.complete, channel)
+    what = f"wgmma m64n{form.n}"
+    operation = warp.cluster.start(warp, "wgmma", what, product.complete, channel, group="wgmma")
     warp.async_groups.open["wgmma"].append(operation)
     if serial and not operation.done:
         warp.cluster.in_flight.complete_through(operation)
@@ -257,7 +261,7 @@ def fence(b: Any, i: Instruction, m: Modifiers) -> None:
 
 
 def _fence(warp: WarpLike, mask: np.ndarray) -> None:
-    warp.bus.publish(Synchronise(warp.id, "wgmma.fence", (warp.cta.rank, warp.index)))
+    tell_step(warp, "wgmma.fence", (warp.cta.rank, warp.index), mask=mask)
 
 
 @op("wgmma.commit_group.sync.aligned", section="9.7.15.7.2", starts_block=True)
@@ -286,6 +290,4 @@ def _wait(warp: WarpLike, mask: np.ndarray, allowed: np.ndarray) -> np.ndarray |
     if whole_warp(warp, mask, "wgmma.wait_group") is None:
         return None
     wait_groups(warp, mask, "wgmma", allowed)
-    if warp.bus.on:
-        warp.bus.publish(Synchronise(warp.id, "wgmma.wait_group", (warp.cta.rank, warp.index), (int(allowed[0]),)))
     return mask

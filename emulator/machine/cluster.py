@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from emulator.errors import MemoryFault
-from emulator.events import AsyncBegin, AsyncEnd
+from emulator.events import AsyncBegin, AsyncEnd, ClusterEnd
+from emulator.machine.choices import choices
 from emulator.machine.cta import Coordinates, Cta
-from emulator.machine.pending import InFlight, Operation
+from emulator.machine.operation import Operation
+from emulator.machine.pending import InFlight
 from emulator.machine.warp import Warp
 
 if TYPE_CHECKING:
     from emulator.machine.grid import Grid
-
-
-_UNUSED = np.random.default_rng(0)
 
 
 class Ctas(list[Cta]):
@@ -38,9 +35,8 @@ class Cluster:
         self.grid = grid
         self.origin = origin
         self.number = number
-        # Making a generator takes longer than a small CTA runs.
-        self.random = np.random.default_rng([grid.seed, number]) if grid.policy == "random" else _UNUSED
-        self.in_flight = InFlight(grid.policy, self.random, self._finished)
+        self.choices = choices(grid.policy, origin, number, grid.seed, grid.schedule, grid.decisions)
+        self.in_flight = InFlight(self.choices, self._finished)
         cx, cy, cz = grid.cluster
         positions = [(i, j, k) for k in range(cz) for j in range(cy) for i in range(cx)]
         self.ctas = Ctas(
@@ -60,14 +56,17 @@ class Cluster:
         complete: Callable[[int], None],
         channel: Any = None,
         signals: tuple[Any, ...] = (),
+        lanes: int = 0xFFFFFFFF,
+        group: str = "",
     ) -> Operation:
-        """Issue an asynchronous operation. Under `in_order` it has completed when this returns."""
+        """Issue an asynchronous operation of the lanes in the word `lanes`, a member of the open commit group of kind
+        `group`. Under `in_order` it has completed when this returns."""
         at = warp.at
         number = self.grid.next_operation()
         operation = Operation(number, what, complete, lambda: warp.where(at), channel, signals)
         if self.grid.bus.on:
-            self.grid.bus.publish(AsyncBegin(warp.id, number, unit, what))
-        self.in_flight.add(operation)
+            self.grid.bus.publish(AsyncBegin(warp.id, number, unit, what, lanes, at, group))
+        self.in_flight.add(operation, warp.cta.rank * len(warp.cta.warps) + warp.index)
         return operation
 
     def _finished(self, operation: Operation) -> None:
@@ -83,6 +82,8 @@ class Cluster:
     def finish(self) -> None:
         """Complete what is left in flight and release the CTAs."""
         self.in_flight.drain()
+        if self.grid.bus.on:
+            self.grid.bus.publish(ClusterEnd(self.origin, tuple(self.ctas)))
         for cta in self.ctas:
             cta.release()
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emulator.builders.llvm_values import LAUNCH
 from emulator.errors import LaunchError, Watchdog
 from emulator.events import Bus
 from emulator.machine.cta import Coordinates
 from emulator.machine.program import Blocks
+from emulator.machine.schedule import Decision, Schedule
 from emulator.memory.globals import GlobalMemory
 from emulator.memory.spaces import LOCAL_CAPACITY, SHARED_CAPACITY
+
+if TYPE_CHECKING:
+    from emulator.machine.cluster import Cluster
 
 MAX_THREADS = 1024
 MAX_CLUSTER = 16
 
 
 class Grid:
-    """Configuration and shared state of one launch."""
+    """Configuration and shared state of one launch. `resident` are the clusters that run now."""
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class Grid:
         multiprocessors: int,
         context: Any,
         watchdog: int = 2_000_000_000,
+        schedule: Schedule | None = None,
     ) -> None:
         self.program = program
         self.grid = grid
@@ -46,6 +51,8 @@ class Grid:
         self.bus = bus
         self.policy = policy
         self.seed = seed
+        self.schedule = schedule
+        self.decisions: list[Decision] = []
         self.arithmetic = arithmetic
         self.multiprocessors = multiprocessors
         self.context = context
@@ -59,6 +66,7 @@ class Grid:
         self.operations = 0
         self.watchdog = watchdog
         _check(self)
+        self.resident: list[Cluster] = []
         self.pending = self._origins()
 
     def next_operation(self) -> int:

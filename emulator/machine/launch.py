@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from emulator.errors import LaunchError
+from emulator.errors import EmulatorError, LaunchError
 from emulator.events import Bus, LaunchBegin, LaunchEnd, Listener
 from emulator.machine.grid import Grid
 from emulator.machine.layout import place_globals
 from emulator.machine.pending import POLICIES
 from emulator.machine.program import Blocks, Program
+from emulator.machine.schedule import Schedule, digest
 from emulator.machine.scheduler import Scheduler
 from emulator.memory.globals import GlobalMemory
 from emulator.ptx.module import Function, Module
@@ -30,7 +31,8 @@ _PROGRAMS: dict[tuple[int, str, str], tuple[Module, Blocks]] = {}
 @dataclass(frozen=True)
 class Launch:
     """What a run reports. `instructions` counts warp-instructions; `by_warp` by warp index over all CTAs; `by_line`
-    by PTX line; `output` is what printf printed; `seconds` is wall time of the run, translation excluded."""
+    by PTX line; `output` is what printf printed; `seconds` is wall time of the run, translation excluded; `schedule` is
+    what was decided, to be replayed (None under `in_order`, which decides nothing)."""
 
     kernel: str
     grid: Triple
@@ -47,6 +49,7 @@ class Launch:
     output: str
     by_warp: dict[int, int] = field(default_factory=dict)
     by_line: dict[int, int] = field(default_factory=dict)
+    schedule: Schedule | None = None
 
 
 def run(
@@ -66,39 +69,51 @@ def run(
     watchdog: int = 2_000_000_000,
     multiprocessors: int = 148,
     engine: str = "llvm",
+    schedule: Schedule | None = None,
 ) -> Launch:
     """Execute `entry` over the whole grid and return when it has ended.
 
     parameters: the bytes of each kernel parameter, in order and of the declared sizes. memory: the regions that the
-    kernel may touch; outputs are written in place. policy: `in_order`, `latest` or `random` (with `seed`): when
-    asynchronous operations complete. arithmetic: `fast` (float32 BLAS in matrix products) or `exact` (the hardware's
-    rule). watchdog: warp-instructions, or asynchronous operations, after which `Watchdog` is raised. engine: `llvm`
-    runs native code, `numpy` the readable reference; both give the same bits and counts. With listeners, and on x86
-    processors without AVX2, the reference runs: it alone reports every step.
+    kernel may touch; outputs are written in place. policy: `in_order`, `latest`, `random` (with `seed`) or `replay`
+    (with `schedule`): when asynchronous operations complete, who runs next and for how long (`machine.choices`).
+    arithmetic: `fast` (float32 BLAS in matrix products) or `exact` (the hardware's rule). watchdog: warp-instructions,
+    or asynchronous operations, after which `Watchdog` is raised. engine: `llvm` runs native code, `numpy` the readable
+    reference; both give the same bits, counts and schedules. With listeners, and on x86 processors without AVX2, the
+    reference runs: it alone reports every step.
 
-    Raises LaunchError for an illegal configuration, UnknownInstruction before the first step, and at run time
-    MemoryFault, IllegalInstruction, BarrierFault, Deadlock, Trap, Watchdog.
+    Raises LaunchError for an illegal configuration, ScheduleError for the schedule of another launch,
+    UnknownInstruction before the first step, and at run time MemoryFault, IllegalInstruction, BarrierFault, Deadlock,
+    Trap, Watchdog; these carry the `schedule` of the run up to there.
     """
     if policy not in POLICIES:
         raise LaunchError(f"policy {policy!r}: allowed {', '.join(POLICIES)}")
+    if (policy == "replay") != (schedule is not None):
+        raise LaunchError(f"policy {policy!r} with schedule={schedule}: `replay`, and only it, takes a schedule")
     if arithmetic not in ARITHMETIC:
         raise LaunchError(f"arithmetic {arithmetic!r}: allowed {', '.join(ARITHMETIC)}")
     if engine not in ENGINES:
         raise LaunchError(f"engine {engine!r}: allowed {', '.join(ENGINES)}")
+    if schedule is not None:
+        schedule.check(entry, digest(module.source), grid, block, cluster)
     started = time.perf_counter()
-    program = translate(module, entry, bool(listeners), engine)
+    exposed = any(getattr(listener, "reads_registers", False) for listener in listeners)
+    program = translate(module, entry, bool(listeners), engine, exposed)
     translated = time.perf_counter()
     bus = Bus(listeners)
     with program.context() as context:
         state = Grid(
             program, grid, block, cluster, shared_bytes, memory, bus, policy, seed, arithmetic, multiprocessors,
-            context, watchdog,
+            context, watchdog, schedule,
         )  # fmt: skip
         if bus.on:
             bus.publish(LaunchBegin(entry, grid, block, cluster, state))
         scheduler = Scheduler(state)
         with np.errstate(all="ignore"), _Placed(state, parameters):
-            scheduler.run()
+            try:
+                scheduler.run()
+            except EmulatorError as error:
+                error.schedule = _decided(state)
+                raise
     if bus.on:
         bus.publish(LaunchEnd(entry, scheduler.instructions))
     return Launch(
@@ -117,12 +132,14 @@ def run(
         "".join(state.output),
         scheduler.warp_instructions,
         _by_line(program, state.counts),
+        _decided(state),
     )
 
 
-def translate(module: Module, entry: str, watched: bool = False, engine: str = "llvm") -> Blocks:
-    """The program of an entry; the latest modules are translated once for every engine."""
-    kind = "watched" if watched else engine
+def translate(module: Module, entry: str, watched: bool = False, engine: str = "llvm", exposed: bool = False) -> Blocks:
+    """The program of an entry; the latest modules are translated once for every engine. `watched`: it publishes every
+    step; `exposed`: with all registers in the register file at each of them, for a listener that `reads_registers`."""
+    kind = "exposed" if exposed else "watched" if watched else engine
     key = (id(module), entry, kind)
     # The module is remembered too, or another one could get its id.
     found = _PROGRAMS.pop(key, None) or (module, _translated(module, entry, kind))
@@ -134,12 +151,21 @@ def translate(module: Module, entry: str, watched: bool = False, engine: str = "
 
 def _translated(module: Module, entry: str, kind: str) -> Blocks:
     if kind != "llvm":
-        return Program(module, entry, kind == "watched")
+        return Program(module, entry, kind != "numpy", kind == "exposed")
     # Not above: runs of the reference need not load LLVM.
     from emulator.machine.native.image import supported
     from emulator.machine.native.program import NativeProgram
 
     return NativeProgram(module, entry) if supported() else Program(module, entry)
+
+
+def _decided(state: Grid) -> Schedule | None:
+    """What a run has decided: the schedule it was given, or what its policy noted."""
+    if state.policy in ("in_order", "replay"):
+        return state.schedule
+    module = state.program.module
+    about = state.program.function.name, digest(module.source), state.grid, state.block, state.cluster
+    return Schedule(*about, tuple(state.decisions))
 
 
 class _Placed:

@@ -1,7 +1,7 @@
 """Asynchronous operations in flight, and when they complete.
 
 A correct kernel gives the same bits whenever an operation completes between its issue and the moment somebody waits for
-it. `in_order` completes at issue; `latest` holds everything back until a warp cannot go on without it; `random` picks.
+it. When that is, the policy says (`emulator.machine.choices`).
 """
 
 from __future__ import annotations
@@ -10,42 +10,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from emulator.errors import EmulatorError
+from emulator.machine.choices import InOrder
+from emulator.machine.operation import Operation
 
-from emulator.errors import EmulatorError, Where
-
-POLICIES = ("in_order", "latest", "random")
-
-
-@dataclass
-class Operation:
-    """One operation in flight. `channel` orders it: operations of one channel complete in order of issue (the tensor
-    core's pipe), those without (None) in any. `signals` are the barriers it touches when it completes."""
-
-    number: int
-    what: str
-    complete: Callable[[int], None]
-    where: Callable[[], Where]
-    channel: Any = None
-    signals: tuple[Any, ...] = ()
-    done: bool = False
+POLICIES = ("in_order", "latest", "random", "replay")
 
 
 @dataclass
 class InFlight:
     """The operations of one cluster that have not completed."""
 
-    policy: str
-    random: np.random.Generator
+    choices: InOrder
     finished: Callable[[Operation], None]
     queue: list[Operation] = field(default_factory=list)
+    _issued: dict[int, int] = field(default_factory=dict)
 
-    def add(self, operation: Operation) -> None:
-        """Issue an operation; under `in_order` it completes at once."""
-        if self.policy == "in_order":
+    def add(self, operation: Operation, warp: int) -> None:
+        """Issue an operation of a warp (counted over the cluster); it completes at once unless the policy holds it."""
+        nth = self._issued.get(warp, 0)
+        self._issued[warp] = nth + 1
+        operation.key = (warp, nth)
+        held = self.choices.held(operation)
+        if not held and not self.queue:
             self._complete(operation)
-        else:
-            self.queue.append(operation)
+            return
+        self.queue.append(operation)
+        if not held:
+            self.complete_through(operation)
 
     def _complete(self, operation: Operation) -> None:
         operation.done = True
@@ -68,15 +60,14 @@ class InFlight:
         if not self.queue:
             return False
         useful = [o for o in self.queue if any(s in wanted for s in o.signals)]
-        chosen = useful or self.queue
-        pick = int(self.random.integers(len(chosen))) if self.policy == "random" else 0
-        self.complete_through(chosen[pick])
+        self.complete_through(self.choices.forced(self.queue, useful))
         return True
 
-    def drift(self) -> None:
-        """Under `random`: let some operations complete although nobody waits."""
-        if self.policy == "random" and self.queue and self.random.random() < 0.5:
-            self.complete_through(self.queue[int(self.random.integers(len(self.queue)))])
+    def begin(self) -> None:
+        """A round of the cluster begins: complete what the policy completes although nobody waits."""
+        self.choices.begin()
+        while self.queue and (operation := self.choices.due(self.queue)) is not None:
+            self.complete_through(operation)
 
     def drain(self) -> None:
         """Complete everything that is left, in order of issue."""

@@ -145,19 +145,22 @@ class Program(Blocks):
     """A kernel whose blocks are Python functions, compiled when first reached.
 
     Every instruction is built once at construction, so unknown opcodes, modifiers and operand forms are all reported
-    (`UnknownInstruction`) before anything runs. `watched` adds issue events.
+    (`UnknownInstruction`) before anything runs. `watched` adds issue events; `exposed` keeps the register file up to
+    date at each of them.
     """
 
-    def __init__(self, module: Module, entry: str, watched: bool = False) -> None:
+    def __init__(self, module: Module, entry: str, watched: bool = False, exposed: bool = False) -> None:
         super().__init__(module, entry)
         self.watched = watched
+        self.exposed = exposed
         self.namespace = base_namespace()
         self.initial_registers = [_initial(t) for t in self.function.register_types]
         self.full: list[Block | None] = [None] * self.exit_block
         self.part: list[Block | None] = [None] * self.exit_block
         self._builders = self._build_all()
         # Slots that a block always writes before it reads, and no other block mentions, need no register file.
-        self.local = [frozenset(s - b.loaded) for s, b in zip(self.own_slots(), self._builders, strict=True)]
+        own = [set() for _ in self.starts] if exposed else self.own_slots()
+        self.local = [frozenset(s - b.loaded) for s, b in zip(own, self._builders, strict=True)]
 
     def _build_all(self) -> list[NumpyBuilder]:
         found: list[Unsupported] = []
@@ -167,7 +170,7 @@ class Program(Blocks):
         return builders
 
     def _build(self, block: int, masked: bool, local: frozenset[int], found: list[Unsupported]) -> NumpyBuilder:
-        builder = NumpyBuilder(self.namespace, self.surroundings(block), masked, local, self.watched)
+        builder = NumpyBuilder(self.namespace, self.surroundings(block), masked, local, self.watched, self.exposed)
         self.build_block(builder, block, found)
         return builder
 

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 from emulator.builders.llvm_values import LAUNCH
 from emulator.errors import Watchdog
+from emulator.events import Turns
 from emulator.machine.cluster import Cluster
 from emulator.machine.deadlock import deadlock
 from emulator.machine.grid import Grid
-from emulator.machine.warp import Warp
-
-SLICE = 2000
-"""Blocks that a warp may run before the next one gets its turn."""
 
 _CHANGES = LAUNCH["changes"] // 8
 PATIENCE = 50
@@ -29,7 +26,7 @@ class Scheduler:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self.resident: list[Cluster] = []
+        self.resident = grid.resident
         self.started = 0
         self.instructions = 0
         self.warp_instructions: dict[int, int] = {}
@@ -57,7 +54,7 @@ class Scheduler:
         last = -1
         timeouts = 0
         while self.resident:
-            ran = self._round()
+            ran = self._round(quiet > 0)
             self._retire()
             if not self.resident:
                 return
@@ -77,20 +74,20 @@ class Scheduler:
                 raise deadlock(self.resident)
             timeouts = 0
 
-    def _round(self) -> bool:
+    def _round(self, quiet: bool) -> bool:
+        """One turn for every warp; whether any ran or rests. quiet: nothing changed in the last round."""
         ran = False
         for cluster in self.resident:
-            cluster.in_flight.drift()
-            for warp in self._order(cluster):
+            cluster.in_flight.begin()
+            turns = cluster.choices.turns(cluster.warps, quiet)
+            if cluster.choices.round and self.grid.bus.on:
+                self.grid.bus.publish(Turns(cluster.origin, cluster.choices.round, tuple(turns)))
+            for n, blocks in turns:
+                warp = cluster.warps[n]
                 if not warp.done:
-                    ran |= warp.run(SLICE)
+                    ran |= warp.run(blocks) if blocks else True
         self._watch()
         return ran
-
-    def _order(self, cluster: Cluster) -> list[Warp]:
-        if self.grid.policy != "random":
-            return cluster.warps
-        return [cluster.warps[i] for i in cluster.random.permutation(len(cluster.warps))]
 
     def _force(self) -> bool:
         for cluster in self.resident:

@@ -9,7 +9,7 @@ import numpy as np
 from emulator.builders.lanes import FULL, LANE, some
 from emulator.builders.numpy_builder import BLOCKED
 from emulator.errors import EmulatorError, IllegalInstruction, Where
-from emulator.events import Issue, WarpId
+from emulator.events import Issue, Synchronise, WarpId
 from emulator.isa.warplike import ballot
 from emulator.memory.spaces import SHARED_WINDOW
 
@@ -184,13 +184,21 @@ class Warp:
     # ---------------------------------------------------------------- what handlers ask for
     def converge(self, mask: np.ndarray, members: np.ndarray) -> bool | None:
         """True when all live lanes of `members` (u32 lane mask) execute together; None makes the warp wait for them."""
-        if self.groups is None:
-            return True
         wanted = int(members[int(mask.argmax())])
-        missing = wanted & ballot(self.live) & ~ballot(mask)
+        missing = 0 if self.groups is None else wanted & ballot(self.live) & ~ballot(mask)
         if not missing:
+            if self.bus.on:
+                self._tell_meeting(mask, members)
             return True
         return self.wait(f"lanes {missing:#x} of the warp to reach this instruction", None)
+
+    def _tell_meeting(self, mask: np.ndarray, members: np.ndarray) -> None:
+        """Tell listeners which lanes have met, set by set if they name different members."""
+        key, here = (self.cta.rank, self.index), ballot(mask)
+        for word in {int(m) for m in members[mask]}:
+            meeting = ballot(mask & (members == word))
+            lanes = meeting if word != 0xFFFFFFFF else here
+            self.bus.publish(Synchronise(self.id, "warp.sync", key, (word,), lanes, -1, self.at))
 
     def wait(self, reason: str, what: Any) -> Any:
         """Note why the warp waits (`what` is the barrier, for the scheduler) and answer None."""
@@ -218,10 +226,11 @@ class Warp:
         """Something changed that another warp may wait for."""
         self.cluster.grid.changes += 1
 
-    def issue(self, index: int, mask: np.ndarray) -> None:
+    def issue(self, index: int, mask: np.ndarray, active: np.ndarray) -> None:
         """Publish an issue event (only printed into blocks when somebody listens)."""
         self.at = index
-        self.bus.publish(Issue(self.id, index, mask))
+        if self.bus.issues:
+            self.bus.publish(Issue(self.id, index, mask, active))
 
     def where(self, at: int | None = None) -> Where:
         """The instruction at hand, or the one of index `at`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,17 @@ Array = NDArray[Any]
 _DTYPES: dict[int, type] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _SHIFTS = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
 ALLOCATION_ALIGN = 256
+POISON = 0xFF
+ALLOCATIONS = count(1)
+"""Numbers of allocations: no two of a process are the same."""
 
 
 @dataclass(eq=False)
 class Region:
     """`nbytes` bytes at `address`. `views[w]` holds its elements of w bytes, the first one at address `origins[w]`:
-    the first multiple of w that is not below `address`."""
+    the first multiple of w that is not below `address`. `poisoned` numbers the allocation if its owner filled it with
+    0xFF bytes that mean nothing; 0: what it holds is meant. `strides`: bytes, one a dimension of `shape`; empty if the
+    elements lie one after the other in row-major order, or if nobody knows."""
 
     address: int
     nbytes: int
@@ -40,6 +46,8 @@ class Region:
     views: dict[int, Array] = field(repr=False)
     origins: dict[int, int] = field(repr=False)
     owner: object = field(default=None, repr=False)
+    poisoned: int = 0
+    strides: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
@@ -81,6 +89,8 @@ class GlobalMemory:
         writable: bool = True,
         shape: tuple[int, ...] = (),
         dtype: str = "",
+        poisoned: int = 0,
+        strides: tuple[int, ...] = (),
     ) -> Region:
         """Make [address, address + nbytes) accessible. The caller keeps the memory alive until `unregister`.
 
@@ -99,7 +109,7 @@ class GlobalMemory:
             first = origin - address
             views[width] = raw[first : first + count * width].view(dtype_of) if count else np.empty(0, dtype_of)
             origins[width] = origin
-        region = Region(address, nbytes, name, writable, tuple(shape), dtype, views, origins)
+        region = Region(address, nbytes, name, writable, tuple(shape), dtype, views, origins, None, poisoned, strides)
         place = bisect_right(self._starts, address)
         self.version += 1
         self._regions.insert(place, region)
@@ -119,13 +129,14 @@ class GlobalMemory:
             self._last = None
 
     def allocate(self, nbytes: int, name: str, fill: int = 0xFF, writable: bool = True) -> Region:
-        """A region that the emulator owns: 256-byte aligned, every byte `fill`, alive while it is registered."""
+        """A region that the emulator owns: 256-byte aligned, every byte `fill`, alive while it is registered. Filled
+        with 0xFF it counts as poisoned."""
         try:
             owner = np.full(nbytes + ALLOCATION_ALIGN, fill, np.uint8)
         except MemoryError:
             raise LaunchError(f"{name}: {nbytes} bytes cannot be allocated") from None
         address = -(-owner.ctypes.data // ALLOCATION_ALIGN) * ALLOCATION_ALIGN
-        region = self.register(address, nbytes, name, writable)
+        region = self.register(address, nbytes, name, writable, poisoned=next(ALLOCATIONS) if fill == POISON else 0)
         region.owner = owner
         return region
 

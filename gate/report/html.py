@@ -15,7 +15,7 @@ from gate.load import Gates
 from gate.report.markdown import headline
 from gate.report.svg import colour, error_map_svg, history_svg, ladder_svg
 from gate.result import CaseResult, GateResult, Result, short_case
-from gate.status import NOT_RUN, is_failure
+from gate.status import NOT_RUN, OF_TOOL, is_failure
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 # What one multiprocessor has, for the cost table.
@@ -40,6 +40,7 @@ def render(result: Result, gates: Gates, ledger: Ledger) -> str:
         failures=[_failure(case) for case in result.failures()],
         unproven=[gate for gate in result.gates if gate.status in ("variant_accepted", "xpass")],
         gates=[_gate(gate, result, ledger) for gate in result.gates],
+        sanitized=_sanitized(result),
         costs=_costs(result),
         arch_limits=_ARCH_LIMITS,
     )
@@ -132,6 +133,20 @@ def _by_status(other: dict[str, str]) -> str:
     for case, status in other.items():
         found.setdefault(status, []).append(short_case(case))
     return "; ".join(f"{status} on {', '.join(dict.fromkeys(cases))}" for status, cases in found.items())
+
+
+def _sanitized(result: Result) -> dict[str, Any]:
+    """Findings by case and tool, and every finding in full."""
+    cases = [case for case in result.cases if case.sanitizers is not None and case.mutant is None]
+    tools = [tool for tool in OF_TOOL if any(tool in case.sanitizers.tools for case in cases if case.sanitizers)]
+    rows = []
+    for case in cases:
+        assert case.sanitizers is not None
+        counts = case.sanitizers.by_tool()
+        found = [(f, blocks.finding_lines(f)) for f in case.sanitizers.findings]
+        rows.append({"case": case, "counts": [counts.get(tool) for tool in tools], "found": found})
+    clean = [row for row in rows if not row["found"]]
+    return {"tools": tools, "rows": [row for row in rows if row["found"]], "clean": len(clean)}
 
 
 def _costs(result: Result) -> list[dict[str, Any]]:

@@ -38,6 +38,8 @@ def _case(suite: ElementTree.Element, case: CaseResult) -> None:
     for output, measured in case.outputs.items():
         values |= {f"{output}.{key}": getattr(measured, key) for key in ("diff", "cos", "rel_rms", "max_abs", "torch")}
     values |= {key: value for key, value in case.counts.items()}
+    if case.sanitizers is not None:
+        values |= {f"sanitize.{tool}": count for tool, count in case.sanitizers.by_tool().items()}
     for key, value in values.items():
         if value is not None:
             ElementTree.SubElement(properties, "property", name=key, value=_clean(str(value)))

@@ -265,14 +265,17 @@ class FmhaSm100:
         kv_head = head // (mQ.shape[2] // mK.shape[2])
         tQsQ, tQgQ = partition_a(q_atom, qk_mma, mQ, sQ, self.qk_tiler)  # (box, 1), (box, q_tiles, 1, h, b)
         tKsK, tKgK = partition_b(k_atom, qk_mma, mK, sK, self.qk_tiler)  # .., (box, kv_tiles, 1, h_kv, b)
+        show("TMA box, kv tile, d tile, head, batch", tKgK_all=tKgK)
         tQgQ = tQgQ[None, None, 0, head, batch]  # (box, q_tiles)
         tKgK = self.key_tiles(tKgK, kv_head, batch)  # (box, kv_tiles)
-        show("TMA box, tile", tQsQ=tQsQ, tQgQ=tQgQ, tKsK=tKsK, tKgK=tKgK)
+        show("TMA box, stage", tQsQ, tKsK)
+        show("TMA box, tile", tQgQ, tKgK)
         if const_expr(self.config.has_pv):
             tVsV, tVgV = partition_b(v_atom, pv_mma, mV, sV, self.pv_tiler)  # .., (box, 1, kv_tiles, h_kv, b)
             show("TMA box, d tile, kv tile, head, batch", tVgV_all=tVgV)
             tVgV = self.value_tiles(tVgV, kv_head, batch)  # (box, kv_tiles)
-            show("TMA box, tile", tVsV=tVsV, tVgV=tVgV)
+            show("TMA box, stage", tVsV)
+            show("TMA box, tile", tVgV)
         if tiles > 0:
             fetch(q_atom, tQgQ, tile, tQsQ, pipes["q"], 0)
             for i in cutlass.range(tiles, unroll=1):

@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+import kernels.fmha.names
 import oracles.fmha
 from kernels.fmha import FmhaOutput, fmha
+from kernels.fmha.config import FmhaConfig
 
 Tensors = dict[str, torch.Tensor]
 
@@ -122,6 +124,11 @@ def launch(x: Tensors, case: Any, backend: Any, softmax: str, mutant: type | Non
         backend=backend,
         kernel=mutant,
     )
+
+
+def names(case: Any, softmax: str) -> dict[str, Any]:
+    """What the kernel of this case calls its tensor memory, warps and barriers."""
+    return kernels.fmha.names.names(FmhaConfig(case.get("dtype", "f16"), case.d, softmax, case.get("kv_stages", 2)))
 
 
 def attend(x: Tensors, case: Any, backend: Any, mutant: type | None) -> Tensors:

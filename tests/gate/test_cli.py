@@ -80,7 +80,12 @@ def test_broken_gates_yaml_is_refused_without_torch(project):
         (["--oracle-only", "--on", "gpu"], 4, "--oracle-only runs no kernel"),
         (["--list", "--check"], 4, "--list and --check are different actions"),
         (["--falsif"], 4, "unrecognized arguments: --falsif"),
-        (["--sanitize"], 4, "unrecognized arguments: --sanitize"),
+        (["--sanitize", "racechek"], 4, "no checker 'racechek'; there are: memcheck, initcheck, racecheck, synccheck"),
+        (["--sanitize", "scale"], 4, "no checker 'scale'"),
+        (["--sanitize", "memcheck,"], 4, "no checker ''"),
+        (["--sanitize", "--oracle-only"], 4, "--sanitize runs kernels, --oracle-only runs none"),
+        (["--sanitize", "--on", "gpu"], 4, "--sanitize needs the emulator"),
+        (["--sanitize", "--resume"], 4, "--resume leaves out cases that pass; --sanitize has to run them"),
         (["--arch", "sm90"], 5, "--arch sm90: no selected gate is for it (scale)"),
     ],
 )

@@ -136,6 +136,15 @@ def test_mistake_of_a_reference(old, new, line):
     assert any(problem.startswith(line) for problem in found), found
 
 
+def test_a_planned_gate_with_cases_needs_limits_and_the_other_way_round():
+    planned = "    state: planned\n"
+    for given, missing in (("cases: [{id: a}]", "limits"), ("limits: {y: {cos: 0.9}}", "cases")):
+        found = problems(changed(planned, f"{planned}    {given}\n"))
+        assert found == [f"gates.yaml:27:3: gates.later.{missing}: missing key '{missing}'"]
+    both = changed(planned, f"{planned}    cases: [{{id: a}}]\n    limits: {{y: {{cos: 0.9}}}}\n")
+    assert parse(both, Path("."))["later"].cases is not None
+
+
 def test_planned_gates_need_neither_cases_nor_limits_but_building_ones_do():
     found = problems(changed("state: planned", "state: building"))
     assert found == [

@@ -133,6 +133,17 @@ def test_refusals(gates, flags, error, text):
     assert text in str(caught.value)
 
 
+def test_a_planned_gate_with_cases_runs_for_oracle_only_and_only_then(tmp_path):
+    cases = "    state: planned\n    cases: [{id: one}]\n    limits: {y: {exact: true}}\n"
+    gates = parse(TEXT.replace("    state: planned\n", cases), tmp_path)
+    assert ids(chosen(gates, "--oracle-only").jobs)[-2:] == ["later[one-s0-sm100]", "later[one-s1-sm100]"]
+    assert ids(chosen(gates, "later", "--oracle-only", "--seed", "3").jobs) == ["later[one-s3-sm100]"]
+    assert "later" not in chosen(gates).gates
+    with pytest.raises(EmptySelection, match=r"later is only planned: .* \(--oracle-only judges its oracle\)"):
+        chosen(gates, "later")
+    assert chosen(gates, "alpha", "later").notes == ["later is only planned (--oracle-only judges its oracle)"]
+
+
 def test_exact_name_wins_over_being_a_prefix(gates):
     assert gate_names(gates, ["alpha"]) == ["alpha"]
 

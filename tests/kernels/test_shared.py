@@ -1,14 +1,12 @@
-"""Pipelines with checked arrivals, and printed shapes."""
+"""Pipelines with checked arrivals."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from kernels.shared.pipelines import Pipe, Side, make_pipeline
-from kernels.shared.show import line, show, showing
 
 LOAD, MMA, SOFTMAX = Side("load", "tma", 1), Side("mma", "umma", 1), Side("softmax", "threads", 4)
 K = Pipe("k", 2, LOAD, MMA, full=1, empty=1, tx_bytes=16384)
@@ -59,27 +57,3 @@ def test_arithmetic_is_one_line() -> None:
 def test_a_pair_of_sides_without_a_pipeline_is_refused() -> None:
     with pytest.raises(ValueError, match="pipeline x: no pipeline from tma to threads"):
         make_pipeline(Pipe("x", 1, LOAD, SOFTMAX, full=1, empty=128, tx_bytes=16), None)
-
-
-class Float16:
-    """Stands for the element type of the DSL."""
-
-
-def test_show_is_silent_unless_asked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    tensor = SimpleNamespace(layout="(128,64):(64,1)", memspace="AddressSpace.smem", element_type=Float16)
-    monkeypatch.delenv("WORKBENCH_SHOW", raising=False)
-    show("rows, columns", sQ=tensor)
-    assert capsys.readouterr().out == ""
-    seen: list[str] = []
-    with showing(seen.append):
-        show("rows, columns", sQ=tensor)
-    show(sQ=tensor)
-    assert seen == ["sQ       smem Float16   (128,64):(64,1)   # rows, columns"]
-    monkeypatch.setenv("WORKBENCH_SHOW", "1")
-    show(sQ=tensor)
-    assert capsys.readouterr().out == "sQ       smem Float16   (128,64):(64,1)\n"
-
-
-def test_line_takes_a_bare_layout() -> None:
-    assert line("q", "(4,2):(2,1)") == "q                       (4,2):(2,1)"
-    assert line("mQ", "(4,2):(1@1,1@0)") == "mQ       coordinates    (4,2):(1@1,1@0)"

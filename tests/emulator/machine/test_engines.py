@@ -110,7 +110,7 @@ KERNELS = {
         DONE: st.global.u32 [%rd30], %r10; ret;""",
 }  # fmt: skip
 DECLARATIONS = ".shared .align 8 .b64 full; .shared .align 8 .b64 empty; .shared .align 16 .b32 tile[64];"
-COUNTS = ("instructions", "operations", "output", "by_warp", "by_line")
+COUNTS = ("instructions", "operations", "output", "by_warp", "by_line", "schedule")
 
 
 @pytest.mark.parametrize("policy", ["in_order", "latest", "random"])

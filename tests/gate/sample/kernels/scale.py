@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from emulator.errors import Deadlock, MemoryFault, UnknownInstruction, Unsupported, Waiting, Watchdog
+from kernels.checked import BODIES, touch
 
 KEPT: dict[str, torch.Tensor] = {}
 RUNS = {"count": 0}
@@ -124,7 +125,7 @@ BEFORE = {
     "exits": _exits,
     "segfault": _segfault,
     "sleeps": _sleeps,
-}
+} | {f"checked_{name}": lambda x, backend, name=name: touch(name, backend) for name in BODIES}
 AFTER = {
     "zero": lambda y, x, backend: y.zero_(),
     "half": lambda y, x, backend: y / 2,
