@@ -37,11 +37,13 @@ def test_make_targets_exist(root: Path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_are_accepted(root: Path, command: str):
-    """Every command parses and finds what it names: `--list` turns a run into a listing of the same selection."""
+    """Every command parses and finds what it names: `--list` turns a run of gates into a listing of the same selection,
+    `--help` keeps a decode from running."""
     words = command.split()[1:]
     if words[0] == "-m":
         assert (root / words[1] / "__main__.py").exists()
         return
-    instead = [] if {"--check", "--list"} & set(words) else ["--list"]
+    other = "--help" if words[0] == "run_decode.py" else "--list"
+    instead = [] if {"--check", "--list"} & set(words) else [other]
     done = subprocess.run([sys.executable, *words, *instead], cwd=root, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

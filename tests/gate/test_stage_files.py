@@ -64,7 +64,24 @@ def test_gate_without_stage_and_stage_without_gate(tree):
 
 def test_planned_gate_whose_stage_exists_already(tree):
     (tree / "stages" / "later.py").write_text(STAGE)
-    assert found(tree) == ["gates.yaml:8:3: gates.later: is planned, but stages/later.py exists: set state: building"]
+    assert found(tree) == [
+        "gates.yaml:8:3: gates.later: is planned, but stages/later.py exists: give it cases, or set state: building"
+    ]
+
+
+def test_planned_gate_with_cases_needs_a_stage_that_may_lack_a_kernel(tree):
+    cases = "    state: planned\n    cases: [{id: a}]\n    limits: {y: {cos: 0.9}}\n"
+    (tree / "gates.yaml").write_text(GATES.replace("    state: planned\n", cases))
+    assert found(tree) == [
+        "gates.yaml:8:3: gates.later: there is no stages/later.py (a gate without one must be planned)"
+    ]
+    (tree / "stages" / "later.py").write_text(STAGE.replace("def run(x, case, backend, mutant=None): ...\n", ""))
+    assert found(tree) == []
+    (tree / "stages" / "later.py").write_text(STAGE.replace("def oracle(x, case, kind): ...\n", ""))
+    assert [line.split(";")[0] for line in found(tree)] == ["stages/later.py:1:1: has no function 'oracle'"]
+    # whatever it has must have the contract's arguments
+    (tree / "stages" / "later.py").write_text(STAGE.replace("def run(x, case, backend", "def run(x, case, device"))
+    assert "run(x, case, device, mutant) has other arguments" in found(tree)[0]
 
 
 @pytest.mark.parametrize("name", ["inputs", "run", "oracle", "plain", "wrong"])
@@ -119,9 +136,9 @@ fmha_qk fmha_identity fmha_softmax fmha_multitile fmha_decode fmha_fp8 fmha_quan
 indexer_logits indexer_topk compressor_csa compressor_hca compressor_idle
 router moe_nvfp4 shared_expert
 quantize_nvfp4 quantize_fp8 rmsnorm_quantize mhc_pre_rmsnorm_quantize mhc_post swiglu_quantize rope qk_norm_rope rope_epilogue
-nvfp4_linear multi_linear grouped_linear lm_head
+nvfp4_linear nvfp4_linear_w4a8 multi_linear grouped_linear lm_head
 cache_append cache_memory cache_rewind
-embedding hc_head sampler prefill_tiny decode_tiny mtp_tiny decode_flash expert_parallel
+embedding hc_head sampler prefill_tiny decode_tiny mtp_tiny checkpoint_tiny decode_flash expert_parallel
 """.split()
 
 
