@@ -1,0 +1,81 @@
+"""rope for Hopper and Blackwell: a thread turns four neighbouring pairs where they lie.
+
+Products of BF16 and fp32 are exact in fp64, so a result is rounded once, to BF16 (by way of fp32).
+"""
+
+from __future__ import annotations
+
+import cutlass.cute as cute
+from cutlass import Int32, Int64, const_expr
+
+from kernels.rope.config import THREADS, VALUES, RopeConfig
+from kernels.shared import ptx
+
+
+class Rope:
+    """Thread i of the grid: values lane * 8 and on of the rotated part of head i // lanes."""
+
+    def __init__(self, config: RopeConfig):
+        problems = config.problems()
+        if problems:
+            raise ValueError(f"{type(self).__name__}: " + "; ".join(problems))
+        self.config = config
+
+    def key(self) -> str:
+        """What distinguishes this kernel from others, for the compile cache."""
+        return f"{type(self).__module__}.{type(self).__qualname__}({self.config})"
+
+    @cute.jit
+    def __call__(
+        self,
+        mX: cute.Tensor,  # (tokens, heads, c) bf16, in place
+        mCos: cute.Tensor,  # (tokens, width / 2) fp32
+        mSin: cute.Tensor,
+        tokens: Int32,
+        first: Int32,  # of the rotated values of a head
+        token_stride: Int32,
+        head_stride: Int32,
+        angle_stride: Int32,
+        stream,
+    ):
+        c = self.config
+        name = f"{type(self).__name__}_h{c.heads}_w{c.width}"
+        self.kernel.set_name_prefix(name, remove_cutlass_symbol=True, keep_mangled_name=False)
+        ctas = (tokens * (c.heads * c.lanes) + THREADS - 1) // THREADS
+        self.kernel(mX, mCos, mSin, tokens, first, token_stride, head_stride, angle_stride).launch(
+            grid=[ctas, 1, 1], block=[THREADS, 1, 1], stream=stream
+        )
+
+    @cute.kernel
+    def kernel(self, mX, mCos, mSin, tokens, first, token_stride, head_stride, angle_stride):
+        c = self.config
+        thread, _, _ = cute.arch.thread_idx()
+        cta, _, _ = cute.arch.block_idx()
+        item = cta * THREADS + thread
+        lane, head = item % c.lanes, item // c.lanes % c.heads
+        token = item // (c.lanes * c.heads)
+        wanted = token < tokens
+        place = Int64(token) * token_stride + Int64(head) * head_stride + first + lane * VALUES
+        address = mX.iterator.toint() + 2 * place
+        angle = 4 * (Int64(token) * angle_stride + lane * (VALUES // 2))
+        words = ptx.load_128(address, wanted)
+        cos = [ptx.as_float(w) for w in ptx.load_128(mCos.iterator.toint() + angle, wanted)]
+        sin = [ptx.as_float(w) for w in ptx.load_128(mSin.iterator.toint() + angle, wanted)]
+        ptx.store_words(address, self.turned(words, cos, sin), wanted)
+
+    def turned(self, words: list, cos: list, sin: list) -> list:
+        """Pairs (even, odd), a word each, by the angles."""
+        found = []
+        for word, c, s in zip(words, cos, sin, strict=True):
+            even, odd = ptx.as_float(word << 16), ptx.as_float(word & 0xFFFF0000)
+            s = ptx.negative(s) if const_expr(self.config.inverse) else s
+            found.append(ptx.to_bf16x2(*turn(ptx.widen(even), ptx.widen(odd), c, s)))
+        return found
+
+
+def turn(even, odd, cos, sin) -> tuple:
+    """One pair in fp64, by fp32 cos and sin: two fp32 numbers."""
+    cos, sin = ptx.widen(cos), ptx.widen(sin)
+    first = ptx.fma64(even, cos, ptx.mul64(ptx.negative64(odd), sin))
+    second = ptx.fma64(even, sin, ptx.mul64(odd, cos))
+    return ptx.narrow(first), ptx.narrow(second)
