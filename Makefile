@@ -10,7 +10,7 @@ gate: $(READY)
 	$(BIN)/python run_gate.py fmha_multitile
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .
