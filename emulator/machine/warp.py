@@ -184,6 +184,8 @@ class Warp:
     # ---------------------------------------------------------------- what handlers ask for
     def converge(self, mask: np.ndarray, members: np.ndarray) -> bool | None:
         """True when all live lanes of `members` (u32 lane mask) execute together; None makes the warp wait for them."""
+        if self.groups is None and not self.bus.on:
+            return True
         wanted = int(members[int(mask.argmax())])
         missing = 0 if self.groups is None else wanted & ballot(self.live) & ~ballot(mask)
         if not missing:

@@ -34,6 +34,12 @@ def role(place: Where) -> str:
     return (function_at(*place.loc) if place.loc else "") or f"warp {place.warp}"
 
 
+def source(place: Where | None, at: int) -> tuple[str, int]:
+    """What makes two places one mistake: the line of Python, which loops unroll into many instructions, else the static
+    instruction `at`."""
+    return place.loc if place is not None and place.loc else ("", at)
+
+
 def side(who: WarpId | Site, operation: str = "") -> str:
     """Somebody in a sentence: `warp 3` or `tensor load to 0x400 (issued by warp 3)`."""
     if isinstance(who, Site):

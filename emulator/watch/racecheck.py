@@ -20,7 +20,7 @@ from emulator.watch.early import early_products, unfenced_products
 from emulator.watch.edges import missing_edge
 from emulator.watch.exits import exits
 from emulator.watch.finding import Finding
-from emulator.watch.naming import role
+from emulator.watch.naming import role, source
 from emulator.watch.order import RECORDS, Order
 from emulator.watch.pages import Pages
 from emulator.watch.report import Findings, element_text, nearest, shared_text, tensor_text, where
@@ -189,7 +189,7 @@ class _Launch:
         here = where(self.begin, touch.who.id, touch.at)
         there = where(self.begin, other.warp, other.at) if other.warp is not None else None
         self.found.add(
-            (kind, *sorted((touch.at, other.at))),
+            (kind, *sorted((source(here, touch.at), source(there, other.at)))),
             Finding(
                 self.tool,
                 kind,

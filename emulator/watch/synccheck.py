@@ -101,7 +101,8 @@ class _Launch:
         warp = self.order.warp(record.who)
         key = (warp.cluster.number, *record.key)
         known = self.barriers.get(key)
-        if known is not None:
+        # All lanes of a warp that execute one init make one barrier.
+        if known is not None and known != (record.who, record.at):
             self._report(
                 "mbarrier initialised again",
                 record.who,

@@ -12,7 +12,7 @@ from emulator.watch.early import early_loads
 from emulator.watch.edges import missing_edge
 from emulator.watch.faults import finding_of
 from emulator.watch.finding import Finding
-from emulator.watch.naming import role, side
+from emulator.watch.naming import role, side, source
 from emulator.watch.order import RECORDS, Order
 from emulator.watch.report import Findings, tensor_text, where
 from emulator.watch.shadow import Clash
@@ -154,7 +154,8 @@ class _Launch:
         memory = f"{tensor_text(touch.access.rank, clash.cell)}: {what}"
         roles = role(here), role(there) if there else ""
         # A load or store without its wait is one mistake, whoever it shows with.
-        key = (kind, other.at) if "wait::" in kind else (kind, touch.at, other.at)
+        places = source(here, touch.at), source(there, other.at)
+        key = (kind, other.at) if "wait::" in kind else (kind, *places)
         self.found.add(key, Finding("tmemcheck", kind, here, memory, missing, there, *roles))
 
     # ---------------------------------------------------------------- allocation

@@ -69,7 +69,8 @@ def test_a_barrier_is_made_once() -> None:
     first = INIT + FENCE + "bar.sync 0; @%p1 mbarrier.arrive.shared.b64 _, [%r6];" + WAIT + "bar.sync 0;"
     assert kinds(first + INIT) == {"mbarrier initialised again"}
     assert kinds(first + "@%p1 mbarrier.inval.shared.b64 [%r6];" + INIT) == set()
-    assert kinds(INIT.replace("%p1", "%p3")) == {"mbarrier initialised again"}
+    assert kinds(INIT.replace("%p1", "%p3")) == {"mbarrier initialised again"}, "by every warp"
+    assert kinds(INIT.replace("%p1", "%p2")) == set(), "by all lanes of one warp at once"
 
 
 def test_bytes_that_nobody_expected() -> None:
