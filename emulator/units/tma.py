@@ -31,28 +31,11 @@ I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 __all__ = [
-    "BoxData",
-    "box_bytes",
-    "check_im2col",
-    "check_load",
-    "check_store",
-    "check_store_im2col",
-    "granules",
-    "load_box",
-    "load_gather4",
-    "load_im2col",
-    "pixel_addresses",
-    "pixels",
-    "place",
-    "reduce_box",
-    "reduce_elements",
-    "reduce_im2col",
-    "row_addresses",
-    "rows_inside",
-    "store_box",
-    "store_im2col",
+    "BoxData", "box_bytes", "check_im2col", "check_load", "check_store", "check_store_im2col", "granules",
+    "load_box", "load_gather4", "load_im2col", "pixel_addresses", "pixels", "place", "reduce_box",
+    "reduce_elements", "reduce_im2col", "row_addresses", "rows_inside", "store_box", "store_im2col",
     "store_scatter4",
-]
+]  # fmt: skip
 
 SHARED_ALIGN = 128
 OOB_NAN = 0x7FF7
