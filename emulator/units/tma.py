@@ -171,14 +171,14 @@ def pixel_addresses(tmap: TensorMap, places: I64, first: int) -> tuple[I64, Mask
     """Byte addresses of pixels, and which of them lie inside the tensor; the others' addresses mean nothing."""
     inside: Mask = np.logical_and(places >= 0, places < np.array(tmap.dims[1:], np.int64)).min(axis=1)
     kept = np.where(inside[:, None], places, 0)
-    return kept @ np.array(tmap.strides, np.int64) + _wrapped(tmap.address + first), inside
+    return kept @ np.array(tmap.strides, np.int64) + _wrapped(tmap, tmap.address + first), inside
 
 
 def load_gather4(tmap: TensorMap, coords: Sequence[int], gmem: GlobalMemory) -> BoxData:
     """tile::gather4: coords = (inner, row0, row1, row2, row3) of a 2-d map whose box has one row; gives 4 rows."""
     shape, first, rows = _four_rows(tmap, coords, "gather4")
     inside = (rows >= 0) & (rows < tmap.dims[1])
-    addresses = _wrapped(tmap.address + first) + rows * tmap.strides[0]
+    addresses = _wrapped(tmap, tmap.address + first) + rows * tmap.strides[0]
     return _load_rows(tmap, shape, gmem, addresses, None if inside.all() else inside, first)
 
 
@@ -283,7 +283,7 @@ def store_scatter4(tmap: TensorMap, coords: Sequence[int], smem: SharedMemory, o
         raise IllegalInstruction(f"tensor store at negative coordinates {tuple(coords)}")
     data = smem.u128.take(granules(shape, smem, offset, 4)).view(np.uint8)
     inside = rows < tmap.dims[1]
-    addresses = _wrapped(tmap.address + first) + rows * tmap.strides[0]
+    addresses = _wrapped(tmap, tmap.address + first) + rows * tmap.strides[0]
     _put_rows(tmap, shape, gmem, addresses, None if inside.all() else inside, first, data, None)
 
 
@@ -354,14 +354,15 @@ def _inner_start(tmap: TensorMap, coords: Sequence[int], what: str) -> int:
 def row_addresses(tmap: TensorMap, shape: Geometry, coords: Sequence[int], first: int) -> I64:
     """Byte addresses of the rows of a box, `first` bytes into each, inside the tensor or not."""
     return shape.distance + _wrapped(
-        tmap.address + first + sum(c * s for c, s in zip(coords[1:], tmap.strides, strict=True))
+        tmap, tmap.address + first + sum(c * s for c, s in zip(coords[1:], tmap.strides, strict=True))
     )
 
 
-def _wrapped(address: int) -> int:
+def _wrapped(tmap: TensorMap, address: int) -> int:
     """Virtual addresses have 57 bits, and host code puts no more into a map: a base that was moved below zero, so that
     large coordinates lead back into the tensor, comes round. What a wild map gives is in no tensor, but is a number."""
-    return (address + (1 << 56)) % (1 << 57) - (1 << 56)
+    bits = 57 if tmap.address < 1 << 57 else 64
+    return (address + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
 def rows_inside(tmap: TensorMap, shape: Geometry, coords: Sequence[int]) -> Mask | None:
