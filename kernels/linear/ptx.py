@@ -10,90 +10,48 @@ from typing import Any
 
 import cutlass
 from cutlass import Float32, Int32, Uint32
-from cutlass._mlir import ir
-from cutlass._mlir.dialects import llvm
 from cutlass.cutlass_dsl import dsl_user_op
 
+from kernels.shared.ptx import assembly
+
 MMA_F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};"
-
-
-def _asm(
-    text: str,
-    results: list[Any],
-    arguments: list[Any],
-    loc: Any,
-    ip: Any,
-    *,
-    effects: bool = False,
-    fixed: bool = False,
-    early: bool = False,
-) -> list[Any]:
-    """One inline assembly statement: results are DSL types, arguments DSL values; returns DSL values.
-
-    effects: reads or writes memory. fixed: stays where it is although it touches no memory. early: results are written
-    before all arguments are read.
-    """
-    letters = {Float32: "f", Int32: "r", Uint32: "r", cutlass.Int64: "l", cutlass.Int16: "h"}
-    constraints = [f"={'&' * early}{letters[t]}" for t in results] + [letters[type(a)] for a in arguments]
-    types = [t.mlir_type for t in results]
-    result: Any = None
-    if len(types) == 1:
-        result = types[0]
-    elif types:
-        result = ir.Type.parse(f"!llvm.struct<({', '.join(map(str, types))})>")
-    made = llvm.inline_asm(
-        result,
-        [a.ir_value(loc=loc, ip=ip) for a in arguments],
-        text,
-        ",".join(constraints + (["~{memory}"] if effects else [])),
-        has_side_effects=effects or fixed,
-        is_align_stack=False,
-        asm_dialect=llvm.AsmDialect.AD_ATT,
-        loc=loc,
-        ip=ip,
-    )
-    if not types:
-        return []
-    if len(types) == 1:
-        return [results[0](made)]
-    return [t(llvm.extractvalue(t.mlir_type, made, [i], loc=loc, ip=ip)) for i, t in enumerate(results)]
 
 
 @dsl_user_op
 def load_shared_128(address: Int32, *, loc: Any = None, ip: Any = None) -> list[Uint32]:
     """Four words at a shared address that is a multiple of 16."""
-    return _asm("ld.shared.v4.b32 {$0,$1,$2,$3}, [$4];", [Uint32] * 4, [Int32(address)], loc, ip, effects=True)
+    return assembly("ld.shared.v4.b32 {$0,$1,$2,$3}, [$4];", [Uint32] * 4, [Int32(address)], loc, ip, effects=True)
 
 
 @dsl_user_op
 def load_shared_64(address: Int32, *, loc: Any = None, ip: Any = None) -> list[Uint32]:
     """Two words at a shared address that is a multiple of 8."""
-    return _asm("ld.shared.v2.b32 {$0,$1}, [$2];", [Uint32] * 2, [Int32(address)], loc, ip, effects=True)
+    return assembly("ld.shared.v2.b32 {$0,$1}, [$2];", [Uint32] * 2, [Int32(address)], loc, ip, effects=True)
 
 
 @dsl_user_op
 def load_shared_32(address: Int32, *, loc: Any = None, ip: Any = None) -> Uint32:
     """One word of shared memory."""
-    return _asm("ld.shared.b32 $0, [$1];", [Uint32], [Int32(address)], loc, ip, effects=True)[0]
+    return assembly("ld.shared.b32 $0, [$1];", [Uint32], [Int32(address)], loc, ip, effects=True)[0]
 
 
 @dsl_user_op
 def load_shared_f32(address: Int32, *, loc: Any = None, ip: Any = None) -> Float32:
     """One float of shared memory."""
-    return _asm("ld.shared.f32 $0, [$1];", [Float32], [Int32(address)], loc, ip, effects=True)[0]
+    return assembly("ld.shared.f32 $0, [$1];", [Float32], [Int32(address)], loc, ip, effects=True)[0]
 
 
 @dsl_user_op
 def store_shared_f32(address: Int32, value: Float32, *, loc: Any = None, ip: Any = None) -> None:
     """One float to shared memory."""
-    _asm("st.shared.f32 [$0], $1;", [], [Int32(address), Float32(value)], loc, ip, effects=True)
+    assembly("st.shared.f32 [$0], $1;", [], [Int32(address), Float32(value)], loc, ip, effects=True)
 
 
 @dsl_user_op
 def store_shared_64(address: Int32, low: Uint32, high: Uint32, *, loc: Any = None, ip: Any = None) -> None:
     """Two words to a shared address that is a multiple of 8."""
     words = [Int32(address), Uint32(low), Uint32(high)]
-    _asm("st.shared.v2.b32 [$0], {$1,$2};", [], words, loc, ip, effects=True)
+    assembly("st.shared.v2.b32 [$0], {$1,$2};", [], words, loc, ip, effects=True)
 
 
 @dsl_user_op
@@ -101,14 +59,14 @@ def load_global_64(address: Any, wanted: Int32, *, loc: Any = None, ip: Any = No
     """Two words of global memory, 0 unless `wanted` is not 0. Not through the read-only path: another kernel may write
     them while this one starts."""
     text = "{ .reg .pred p; setp.ne.s32 p, $3, 0; mov.b32 $0, 0; mov.b32 $1, 0; @p ld.global.v2.b32 {$0,$1}, [$2]; }"
-    return _asm(text, [Uint32] * 2, [cutlass.Int64(address), Int32(wanted)], loc, ip, effects=True)
+    return assembly(text, [Uint32] * 2, [cutlass.Int64(address), Int32(wanted)], loc, ip, effects=True)
 
 
 @dsl_user_op
 def store_global_bf16(address: Any, value: Float32, *, loc: Any = None, ip: Any = None) -> None:
     """A float to global memory as BF16, rounded to nearest even."""
     text = "{ .reg .b16 h; cvt.rn.bf16.f32 h, $1; st.global.b16 [$0], h; }"
-    _asm(text, [], [cutlass.Int64(address), Float32(value)], loc, ip, effects=True)
+    assembly(text, [], [cutlass.Int64(address), Float32(value)], loc, ip, effects=True)
 
 
 @dsl_user_op
@@ -116,68 +74,52 @@ def bulk_copy(target: Int32, source: Any, size: Int32, barrier: Int32, *, loc: A
     """`size` contiguous bytes of global memory to shared memory; the barrier counts them (PTX: cp.async.bulk)."""
     text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
     arguments = [Int32(target), cutlass.Int64(source), Int32(size), Int32(barrier)]
-    _asm(text, [], arguments, loc, ip, effects=True)
+    assembly(text, [], arguments, loc, ip, effects=True)
 
 
 @dsl_user_op
 def select_bits(a: Uint32, b: Uint32, mask: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
     """(a & mask) | (b & ~mask) as one lop3."""
-    return _asm("lop3.b32 $0, $1, $2, $3, 0xE4;", [Uint32], [Uint32(a), Uint32(b), Uint32(mask)], loc, ip)[0]
+    return assembly("lop3.b32 $0, $1, $2, $3, 0xE4;", [Uint32], [Uint32(a), Uint32(b), Uint32(mask)], loc, ip)[0]
 
 
 @dsl_user_op
 def pack_f16(low: Float32, high: Float32, *, loc: Any = None, ip: Any = None) -> Uint32:
     """Two floats as f16, rounded to nearest even, the first in the low half."""
-    return _asm("cvt.rn.f16x2.f32 $0, $1, $2;", [Uint32], [Float32(high), Float32(low)], loc, ip)[0]
+    return assembly("cvt.rn.f16x2.f32 $0, $1, $2;", [Uint32], [Float32(high), Float32(low)], loc, ip)[0]
 
 
 @dsl_user_op
 def e4m3_to_f16(bytes_: Uint32, *, loc: Any = None, ip: Any = None) -> list[Uint32]:
     """Four E4M3 bytes as two pairs of f16, exactly."""
     text = "{ .reg .b16 l, h; mov.b32 {l,h}, $2; cvt.rn.f16x2.e4m3x2 $0, l; cvt.rn.f16x2.e4m3x2 $1, h; }"
-    return _asm(text, [Uint32] * 2, [Uint32(bytes_)], loc, ip)
+    return assembly(text, [Uint32] * 2, [Uint32(bytes_)], loc, ip)
 
 
 @dsl_user_op
 def f16_to_f32(pair: Uint32, *, loc: Any = None, ip: Any = None) -> list[Float32]:
     """A pair of f16 as floats, the low half first."""
     text = "{ .reg .b16 l, h; mov.b32 {l,h}, $2; cvt.f32.f16 $0, l; cvt.f32.f16 $1, h; }"
-    return _asm(text, [Float32] * 2, [Uint32(pair)], loc, ip)
-
-
-@dsl_user_op
-def as_float(bits: Uint32, *, loc: Any = None, ip: Any = None) -> Float32:
-    """A word as the float with the same bits."""
-    return _asm("mov.b32 $0, $1;", [Float32], [Uint32(bits)], loc, ip)[0]
+    return assembly(text, [Float32] * 2, [Uint32(pair)], loc, ip)
 
 
 @dsl_user_op
 def mma_f16(d: list[Float32], a: list[Uint32], b: list[Uint32], *, loc: Any = None, ip: Any = None) -> list[Float32]:
     """d + a b for a 16 x 16 tile a and a 16 x 8 tile b of f16 (PTX: mma.sync.m16n8k16), sums in f32."""
     arguments = [Uint32(x) for x in (*a, *b)] + [Float32(x) for x in d]
-    return _asm(MMA_F16, [Float32] * 4, arguments, loc, ip, fixed=True)
-
-
-@dsl_user_op
-def pack_e4m3(values: list[Float32], *, loc: Any = None, ip: Any = None) -> Uint32:
-    """Four floats as E4M3 bytes, the first lowest: nearest even, saturating at 448, NaN to 0x7F."""
-    text = (
-        "{ .reg .b16 l, h; cvt.rn.satfinite.e4m3x2.f32 l, $2, $1; cvt.rn.satfinite.e4m3x2.f32 h, $4, $3; "
-        "mov.b32 $0, {l, h}; }"
-    )
-    return _asm(text, [Uint32], [Float32(v) for v in values], loc, ip)[0]
+    return assembly(MMA_F16, [Float32] * 4, arguments, loc, ip, fixed=True)
 
 
 @dsl_user_op
 def store_shared_32(address: Int32, word: Uint32, *, loc: Any = None, ip: Any = None) -> None:
     """One word to shared memory."""
-    _asm("st.shared.b32 [$0], $1;", [], [Int32(address), Uint32(word)], loc, ip, effects=True)
+    assembly("st.shared.b32 [$0], $1;", [], [Int32(address), Uint32(word)], loc, ip, effects=True)
 
 
 @dsl_user_op
 def rotate_left(word: Uint32, bits: int, *, loc: Any = None, ip: Any = None) -> Uint32:
     """A word rotated to the left."""
-    return _asm(f"shf.l.wrap.b32 $0, $1, $1, {bits};", [Uint32], [Uint32(word)], loc, ip)[0]
+    return assembly(f"shf.l.wrap.b32 $0, $1, $1, {bits};", [Uint32], [Uint32(word)], loc, ip)[0]
 
 
 @dsl_user_op
@@ -209,7 +151,7 @@ def wgmma_e4m3(
             "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }",
         ]
     )
-    found = _asm(text, [Float32] * outputs, arguments, loc, ip, effects=True, early=True)
+    found = assembly(text, [Float32] * outputs, arguments, loc, ip, effects=True, early=True)
     return [found[count * i : count * (i + 1)] for i in range(len(products))]
 
 
@@ -217,7 +159,7 @@ def wgmma_e4m3(
 def store_cluster_f32(address: Int32, rank: Int32, value: Float32, *, loc: Any = None, ip: Any = None) -> None:
     """One float to the place in another CTA of the cluster that has this address here."""
     text = "{ .reg .b32 a; mapa.shared::cluster.u32 a, $0, $1; st.shared::cluster.f32 [a], $2; }"
-    _asm(text, [], [Int32(address), Int32(rank), Float32(value)], loc, ip, effects=True)
+    assembly(text, [], [Int32(address), Int32(rank), Float32(value)], loc, ip, effects=True)
 
 
 @dsl_user_op
@@ -227,7 +169,7 @@ def arrive_cluster(barrier: Any, rank: Int32, *, loc: Any = None, ip: Any = None
         "{ .reg .b32 a; mapa.shared::cluster.u32 a, $0, $1; "
         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [a]; }"
     )
-    _asm(text, [], [Int32(barrier.toint()), Int32(rank)], loc, ip, effects=True)
+    assembly(text, [], [Int32(barrier.toint()), Int32(rank)], loc, ip, effects=True)
 
 
 @dsl_user_op
@@ -237,4 +179,4 @@ def wait_cluster(barrier: Any, parity: Int32, *, loc: Any = None, ip: Any = None
         "{ .reg .pred p; again_${:uid}: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [$0], $1; "
         "@!p bra again_${:uid}; }"
     )
-    _asm(text, [], [Int32(barrier.toint()), Int32(parity)], loc, ip, effects=True)
+    assembly(text, [], [Int32(barrier.toint()), Int32(parity)], loc, ip, effects=True)

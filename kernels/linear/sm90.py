@@ -18,6 +18,7 @@ from kernels.linear import ptx
 from kernels.linear.config import LANES, STEPS
 from kernels.linear.core import WeightStream
 from kernels.linear.layout import F16_MASK, F16_SIGN
+from kernels.shared.ptx import as_float
 
 
 class LinearSm90(WeightStream):
@@ -164,15 +165,15 @@ class LinearSm90(WeightStream):
 
     def to_f16(self, word, exponent):
         """A pair of bf16 as a pair of f16, times the power of two that takes the largest to [2^14, 2^15)."""
-        scale = ptx.as_float((Uint32(268) - exponent) << 23)
-        return ptx.pack_f16(ptx.as_float(word << 16) * scale, ptx.as_float(word & 0xFFFF0000) * scale)
+        scale = as_float((Uint32(268) - exponent) << 23)
+        return ptx.pack_f16(as_float(word << 16) * scale, as_float(word & 0xFFFF0000) * scale)
 
     def factors(self, exponent) -> list:
         """What this lane's sums have to be multiplied by, one for each of its columns that is kept apart."""
         lane = cute.arch.lane_idx()
         exponent = exponent - 14 if self.config.weights == "fp8" else exponent
         return [
-            ptx.as_float(Uint32(cute.arch.shuffle_sync(exponent, offset=lane % 4 * 8 + 4 * column)) << 23)
+            as_float(Uint32(cute.arch.shuffle_sync(exponent, offset=lane % 4 * 8 + 4 * column)) << 23)
             for column in range(self.config.kept_columns)
         ]
 
@@ -260,7 +261,7 @@ class LinearSm90(WeightStream):
     def power(self, byte):
         """2^(byte - 127), which is subnormal for 0, and NaN for 255."""
         special = Uint32(Boolean((byte + 1) & 0xFE == 0))
-        return ptx.as_float((byte << 23) | (special << 22))
+        return as_float((byte << 23) | (special << 22))
 
     def scaled(self, sums: list, accumulator: list, scales: list) -> list:
         """sums + accumulator * scale, for both columns in one sum if they are blocks of one segment."""

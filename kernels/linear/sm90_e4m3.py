@@ -18,6 +18,7 @@ from kernels.linear import ptx
 from kernels.linear.config import AMAX_BYTES, GROUP, LANES, STEPS, UNIT_K
 from kernels.linear.layout import E4M3_LOW, E4M3_MASK
 from kernels.linear.sm90 import LinearSm90
+from kernels.shared.ptx import as_float, to_e4m3x4
 
 CONSUMERS = 1
 """The named barrier of the consumer warps; 0 is the CTA's."""
@@ -121,9 +122,9 @@ class RoundedLinearSm90(LinearSm90):
 
     def to_e4m3(self, pair: list, exponent):
         """Four bf16 divided by their token's power of two, as E4M3 bytes."""
-        scale = ptx.as_float((Uint32(262) - exponent) << 23)
+        scale = as_float((Uint32(262) - exponent) << 23)
         halves = [half for word in pair for half in (word << 16, word & 0xFFFF0000)]
-        return ptx.pack_e4m3([ptx.as_float(half) * scale for half in halves])
+        return to_e4m3x4([as_float(half) * scale for half in halves])
 
     def byte_of(self, token, k):
         """Where four activations of a token lie in shared memory."""
@@ -144,7 +145,7 @@ class RoundedLinearSm90(LinearSm90):
             exponent = exponents[0]
             for other in range(1, c.tokens):
                 exponent = cutlass.select_(token == other, exponents[other], exponent)
-            found.append(ptx.as_float((exponent - back) << 23))
+            found.append(as_float((exponent - back) << 23))
         return found
 
     # ------------------------------------------------------------------ sets of tiles

@@ -10,24 +10,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32
+from cutlass import Boolean, Float32, Float64, Int16, Int32, Int64, Uint32
 from cutlass._mlir import ir as bindings
 from cutlass._mlir.dialects import llvm
 from cutlass.cutlass_dsl import dsl_user_op
 
 ir: Any = bindings
-_LETTERS = {Float32: "f", Float64: "d", Int32: "r", Uint32: "r", Int64: "l"}
+_LETTERS = {Float32: "f", Float64: "d", Int16: "h", Int32: "r", Uint32: "r", Int64: "l"}
 _PREDICATE = "{{ .reg .pred p; setp.ne.s32 p, {flag}, 0; {body} }}"
 
 
 def assembly(
-    text: str, results: Sequence[Any], arguments: Sequence[Any], loc: Any, ip: Any, *, effects: bool = False
+    text: str,
+    results: Sequence[Any],
+    arguments: Sequence[Any],
+    loc: Any,
+    ip: Any,
+    *,
+    effects: bool = False,
+    fixed: bool = False,
+    early: bool = False,
 ) -> list[Any]:
     """One inline assembly statement: `results` are DSL types, `arguments` DSL values; gives DSL values.
 
-    effects: it reads or writes memory, and stays where it is.
+    effects: it reads or writes memory, and stays where it is. fixed: it stays there although it touches no memory.
+    early: results are written before all arguments are read.
     """
-    constraints = [f"={_LETTERS[t]}" for t in results] + [_LETTERS[type(a)] for a in arguments]
+    constraints = [f"={'&' * early}{_LETTERS[t]}" for t in results] + [_LETTERS[type(a)] for a in arguments]
     types = [t.mlir_type for t in results]
     result: Any = None
     if types:
@@ -37,7 +46,7 @@ def assembly(
         [a.ir_value(loc=loc, ip=ip) for a in arguments],
         text,
         ",".join(constraints + (["~{memory}"] if effects else [])),
-        has_side_effects=effects,
+        has_side_effects=effects or fixed,
         is_align_stack=False,
         asm_dialect=llvm.AsmDialect.AD_ATT,
         loc=loc,
