@@ -68,10 +68,6 @@ class FmhaSm100:
         self.qk_tiler = (TILE_Q, TILE_KV, config.head_dim)
         self.pv_tiler = (TILE_Q, config.head_dim, TILE_KV)
 
-    def key(self) -> str:
-        """What distinguishes this kernel from others, for the compile cache."""
-        return f"{type(self).__module__}.{type(self).__qualname__}({self.config})"
-
     # ------------------------------------------------------------------ host side of the launch
 
     @cute.jit

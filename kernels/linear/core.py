@@ -29,10 +29,6 @@ class WeightStream:
             raise ValueError("linear sm90: " + "; ".join(problems))
         self.config = config
 
-    def key(self) -> str:
-        """What distinguishes this kernel from others, for the compile cache."""
-        return f"{type(self).__module__}.{type(self).__qualname__}({self.config})"
-
     # ------------------------------------------------------------------ launch
 
     @cute.jit

@@ -13,22 +13,15 @@ from cutlass import Float32, Int32, Int64, Uint32, const_expr
 
 from kernels.mhc.config import SLICE, SQUARES, STREAMS, SUMS, VALUES, MixConfig
 from kernels.shared import ptx
+from kernels.shared.configured import Configured
 
 LANES = 32
 
 
-class Mix:
+class Mix(Configured):
     """CTA (slice, group, block of tokens); a warp has `tokens` neighbouring tokens at a time, and so on by the grid."""
 
-    def __init__(self, config: MixConfig):
-        problems = config.problems()
-        if problems:
-            raise ValueError(f"{type(self).__name__}: " + "; ".join(problems))
-        self.config = config
-
-    def key(self) -> str:
-        """What distinguishes this kernel from others, for the compile cache."""
-        return f"{type(self).__module__}.{type(self).__qualname__}({self.config})"
+    config: MixConfig
 
     @cute.jit
     def __call__(

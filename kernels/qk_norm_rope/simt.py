@@ -14,21 +14,14 @@ from kernels.qk_norm_rope.config import THREADS, QkConfig
 from kernels.rope.simt import turn
 from kernels.shared import ptx, rms
 from kernels.shared.chunks import load_chunk
+from kernels.shared.configured import Configured
 from kernels.shared.formats import CHUNK
 
 
-class QkNormRope:
+class QkNormRope(Configured):
     """Head h of a token for h < heads, the latent for h = heads; thread t of it has values 16 t to 16 t + 15."""
 
-    def __init__(self, config: QkConfig):
-        problems = config.problems()
-        if problems:
-            raise ValueError(f"{type(self).__name__}: " + "; ".join(problems))
-        self.config = config
-
-    def key(self) -> str:
-        """What distinguishes this kernel from others, for the compile cache."""
-        return f"{type(self).__module__}.{type(self).__qualname__}({self.config})"
+    config: QkConfig
 
     @cute.jit
     def __call__(

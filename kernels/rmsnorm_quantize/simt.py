@@ -10,23 +10,16 @@ from cutlass.memory import SmemAllocator
 from kernels.rmsnorm_quantize.config import WARP, RowConfig
 from kernels.shared import ptx, rms
 from kernels.shared.chunks import load_chunk
+from kernels.shared.configured import Configured
 from kernels.shared.encode import Encoder
 from kernels.shared.formats import CHUNK
 
 
-class RowPass(Encoder):
+class RowPass(Configured, Encoder):
     """A CTA has a row in registers: turn by turn, thread t holds chunk turn * threads + t. Mixed into kernels that say
     where the values come from."""
 
-    def __init__(self, config: RowConfig):
-        problems = config.problems()
-        if problems:
-            raise ValueError(f"{type(self).__name__}: " + "; ".join(problems))
-        self.config = config
-
-    def key(self) -> str:
-        """What distinguishes this kernel from others, for the compile cache."""
-        return f"{type(self).__module__}.{type(self).__qualname__}({self.config})"
+    config: RowConfig
 
     @cute.jit
     def normalise_and_put(self, rows_of_values: list, mWeight, g, row, codes, scales, live: Boolean):

@@ -10,20 +10,13 @@ from cutlass import Int32, Int64, const_expr
 
 from kernels.rope.config import THREADS, VALUES, RopeConfig
 from kernels.shared import ptx
+from kernels.shared.configured import Configured
 
 
-class Rope:
+class Rope(Configured):
     """Thread i of the grid: values lane * 8 and on of the rotated part of head i // lanes."""
 
-    def __init__(self, config: RopeConfig):
-        problems = config.problems()
-        if problems:
-            raise ValueError(f"{type(self).__name__}: " + "; ".join(problems))
-        self.config = config
-
-    def key(self) -> str:
-        """What distinguishes this kernel from others, for the compile cache."""
-        return f"{type(self).__module__}.{type(self).__qualname__}({self.config})"
+    config: RopeConfig
 
     @cute.jit
     def __call__(

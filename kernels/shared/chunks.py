@@ -8,6 +8,7 @@ from cutlass import Boolean, Float32, Int32, Int64, Uint32, const_expr
 
 from kernels.shared import ptx
 from kernels.shared.chunk_config import ChunkConfig
+from kernels.shared.configured import Configured
 from kernels.shared.encode import Encoder
 from kernels.shared.formats import CHUNK, SWIZZLE_COLUMNS
 
@@ -25,18 +26,10 @@ def load_chunk(address: Int64, dtype: str, wanted: Boolean) -> list:
     return [v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000))]
 
 
-class ChunkPass(Encoder):
+class ChunkPass(Configured, Encoder):
     """CTA (x, y): rows x, x + grid.x, ...; chunks y * threads + thread. A subclass says what the values are."""
 
-    def __init__(self, config: ChunkConfig):
-        problems = config.problems()
-        if problems:
-            raise ValueError(f"{type(self).__name__}: " + "; ".join(problems))
-        self.config = config
-
-    def key(self) -> str:
-        """What distinguishes this kernel from others, for the compile cache."""
-        return f"{type(self).__module__}.{type(self).__qualname__}({self.config})"
+    config: ChunkConfig
 
     def values(self, a, b, wanted: Boolean) -> list:
         """The 16 values made of what lies at addresses a and b."""
