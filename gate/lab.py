@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from backends.cache import Cache
 from emulator import debug, views
 from emulator.errors import EmulatorError
 from emulator.watch import Finding, checkers, failed, findings
-from gate.case import Case
+from gate.compare import measure, wide
 from gate.errors import UsageError
+from gate.job import COMPILER_ARCH
 from gate.judge import rng
 from gate.ledger import read_ledger
 from gate.load import load
@@ -33,7 +35,6 @@ from kernels.shared.show import PINNED, showing
 
 ROOT = Path(__file__).resolve().parent.parent
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "TTY_COMPATIBLE")
-ARCHES = {"sm100": "sm_100a", "sm90": "sm_90a"}
 
 
 @cache
@@ -90,12 +91,12 @@ class Experiment:
         return views.hot_lines(self.recorder, **settings)
 
     def difference(self, output: str | None = None) -> float:
-        """1 - 2xy / (x^2 + y^2) of an output and its oracle: 0 for equal ones, and unlike cosine it sees scale."""
+        """1 - 2xy / (x^2 + y^2) of an output and its oracle: 0 for equal ones, and unlike cosine it sees
+        scale; NaN if no element of them is finite in both."""
         name = output or next(iter(self.got))
-        x, y = self.got[name].double().flatten(), self.want[name].double().flatten()
-        keep = x.isfinite() & y.isfinite()
-        x, y = x[keep], y[keep]
-        return float(1 - 2 * (x @ y) / (x @ x + y @ y))
+        got, want = self.got[name], self.want[name]
+        both = wide(got).isfinite() & wide(want).isfinite()
+        return measure(got, want).diff if both.any() else math.nan
 
 
 class Lab:
@@ -121,8 +122,7 @@ class Lab:
             if mutant not in known:
                 raise UsageError(f"{self.gate}: no mutant '{mutant}'; mutants: {', '.join(known)}")
             self.job = JobFactory(self.gates, options).mutated(self.job, mutant)
-        self.case = Case(self.job.case, self.job.fields)
-        self.arch = ARCHES[self.job.arch]
+        self.arch = COMPILER_ARCH[self.job.arch]
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value}" for name, value in self.job.fields.items())
@@ -156,12 +156,9 @@ class Lab:
 
     def run(self, policy: str = "in_order", **settings: Any) -> Experiment:
         """Kernel and oracle on the inputs of the case. `settings` go to the recorder (`ctas="all"`)."""
-        stage = self._stage()
-        names = getattr(stage.module, "names", None)
-        recorder = views.Recorder(**(names(self.case) if names else {}), **settings)
-        backend = backends.get("emulated", self.arch, policy=policy, listeners=(recorder,))
-        got = self._run(backend)
-        return Experiment(got, dict(stage.module.oracle(self._inputs(stage), self.case, "ideal")), recorder)
+        recorder = views.Recorder(**self.stage.names(), **settings)
+        got = self._run(backends.get("emulated", self.arch, policy=policy, listeners=(recorder,)))
+        return Experiment(got, self.stage.tensors("oracle", self._inputs(), self.stage.case, "ideal"), recorder)
 
     def sanitize(self, *tools: str) -> list[Finding]:
         """What checkers (default: all) find in one run; a launch that hangs or faults is reported up to there."""
@@ -175,10 +172,8 @@ class Lab:
 
     def session(self) -> debug.Session:
         """The run under a debugger: `session.until(debug.mma(3))`, look, `session.finish()`."""
-        stage = self._stage()
-        names = stage.module.names(self.case) if hasattr(stage.module, "names") else {}
         backend = backends.get("emulated", self.arch)
-        return debug.Session(lambda: self._run(backend), backend, **names)
+        return debug.Session(lambda: self._run(backend), backend, **self.stage.names())
 
     def judge(self, *gates: str, arguments: Sequence[str] = ()) -> tuple[int, str]:
         """`run_gate.py` on gates (default: this one, this case): exit code and what it printed."""
@@ -189,13 +184,13 @@ class Lab:
         done = subprocess.run([*command, "--format", "plain"], cwd=ROOT, env=plain, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
-    def _stage(self) -> Stage:
+    @cached_property
+    def stage(self) -> Stage:
+        """The stage; importing it takes seconds."""
         return Stage(self.job, ROOT)
 
-    def _inputs(self, stage: Stage) -> dict[str, torch.Tensor]:
-        return stage.module.inputs(self.case, rng(self.job))
+    def _inputs(self) -> dict[str, torch.Tensor]:
+        return self.stage.tensors("inputs", self.stage.case, rng(self.job))
 
     def _run(self, backend: Any) -> dict[str, torch.Tensor]:
-        stage = self._stage()
-        keywords = {} if stage.mutant is None else {"mutant": stage.mutant}
-        return stage.read(dict(stage.module.run(self._inputs(stage), self.case, backend, **keywords)))
+        return self.stage.read(dict(self.stage.launch(self._inputs(), backend)))

@@ -78,11 +78,8 @@ def keep(
 
 
 def _recorder(stage: Any) -> views.Recorder:
-    names = getattr(stage.module, "names", None)
-    if names is None:
-        return views.Recorder()
     try:
-        return views.Recorder(**stage.call("names", stage.case))
+        return views.Recorder(**stage.names())
     except (EmulatorError, TypeError) as error:
         raise Stop("contract_error", f"{stage.file}: names(): {error}") from None
 

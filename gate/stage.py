@@ -78,11 +78,19 @@ class Stage:
         shown = {k: type(v).__name__ for k, v in given.items()} if isinstance(given, Mapping) else type(given).__name__
         raise Stop("contract_error", f"{self.file}: {function}() must return a dict of tensors, returned {shown}")
 
+    def launch(self, x: Tensors, backend: Any) -> Any:
+        """run() as it is: of the mutant, if there is one, and with its own exceptions."""
+        keywords = {} if self.mutant is None else {"mutant": self.mutant}
+        return self.module.run(x, self.case, backend, **keywords)
+
+    def names(self) -> dict[str, Any]:
+        """What the stage calls tensor memory, warps and barriers (`names(case)`), for views; empty without."""
+        return self.call("names", self.case) if hasattr(self.module, "names") else {}
+
     def run(self, x: Tensors, backend: Any, doing: list[str]) -> Tensors:
         """One call of run(); `doing[-1]` says whether a compile is under way when it raises."""
-        keywords = {} if self.mutant is None else {"mutant": self.mutant}
         try:
-            outputs = self.module.run(x, self.case, backend, **keywords)
+            outputs = self.launch(x, backend)
         except MissingField as error:
             raise self.missing(error) from None
         except Exception as error:

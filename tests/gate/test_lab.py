@@ -35,6 +35,11 @@ def test_only_the_tensors_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == ["tK (2)", "    0 two", "PINNED tV: mode 1"]
 
 
+def test_names_of_a_stage_that_has_some_and_of_one_that_has_none() -> None:
+    assert "O" in Lab("fmha_multitile").stage.names()["fields"]
+    assert Lab("rope").stage.names() == {}
+
+
 def test_clean_run_and_findings() -> None:
     one = Lab("fmha_qk", "n128").run()
     assert one.difference() < 1e-12 and "all 16384 elements right" in one.errors().text()
