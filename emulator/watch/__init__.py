@@ -23,6 +23,9 @@ class Checker(Protocol):
     def __call__(self, record: Any) -> None:
         """Take one record of `emulator.events`."""
 
+    def failed(self, error: BaseException) -> None:
+        """A launch has ended with `error`."""
+
 
 class UnknownTool(ValueError):
     """A checker that does not exist was asked for."""
@@ -47,11 +50,10 @@ def _make(tool: str) -> Checker:
 
 
 def failed(checkers: Iterable[Checker], error: BaseException | None) -> None:
-    """A launch that they listened to has ended with `error`: those that can tell what it means (`failed`) note it."""
-    for checker in checkers:
-        note = getattr(checker, "failed", None)
-        if note is not None and error is not None:
-            note(error)
+    """A launch that they listened to has ended with `error`: those that can tell what it means note it."""
+    if error is not None:
+        for checker in checkers:
+            checker.failed(error)
 
 
 def findings(checkers: Iterable[Checker]) -> list[Finding]:

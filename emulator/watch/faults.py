@@ -7,6 +7,7 @@ import re
 from emulator.errors import BarrierFault, Deadlock, EmulatorError, IllegalInstruction, Where
 from emulator.watch.finding import Finding
 from emulator.watch.naming import role
+from emulator.watch.report import Reporter
 
 _NOWHERE = Where("", (0, 0, 0), 0, 0, "")
 
@@ -32,6 +33,16 @@ _BARRIERS = (
     (r"without an arrive before", "cluster wait without arrive", "barrier.cluster.arrive before the wait"),
     (r"", "barrier misuse", "a use that the rules of the barrier allow"),
 )  # fmt: skip
+
+
+class Translator(Reporter):
+    """A checker to which the errors that `finding_of` gives its name to are findings."""
+
+    def failed(self, error: BaseException) -> None:
+        """A launch has ended with an error: one of its own becomes a finding."""
+        found = finding_of(error)
+        if found is not None and found.tool == self.tool:
+            self._found.add((found.kind, found.where.line), found)
 
 
 def finding_of(error: BaseException) -> Finding | None:

@@ -28,24 +28,23 @@ from emulator.events import (
 )
 from emulator.isa.warplike import ballot
 from emulator.watch import transfers
-from emulator.watch.finding import Finding
 from emulator.watch.launched import TOOL, Launched, data_slots
 from emulator.watch.operations import Operation, complete, first_undefined
 from emulator.watch.plans import Plan, Use
 from emulator.watch.registers import ALL, Origin, Registers, fold, planes
-from emulator.watch.report import Findings
+from emulator.watch.report import Reporter
 from emulator.watch.undefined import GlobalShadows
 
 _NOBODY = WarpId((-1, -1, -1), -1, -1)
 
 
-class Initcheck:
+class Initcheck(Reporter):
     """The listener; one object serves any number of launches."""
 
     tool = TOOL
 
     def __init__(self) -> None:
-        self._found = Findings()
+        super().__init__()
         self._globals = GlobalShadows()
         self._who = _NOBODY
         self._warp: Registers
@@ -63,11 +62,6 @@ class Initcheck:
             ClusterEnd: self._cluster_end,
         }
         self.records = frozenset(self._steps)
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What was found, each mistake of an instruction once."""
-        return self._found.listed()
 
     def __call__(self, record: Any) -> None:
         """Take one record."""

@@ -20,7 +20,7 @@ from emulator.memory.globals import Region
 from emulator.memory.spaces import SHARED_RESERVED
 from emulator.watch.bounds import Bounds, Expected
 from emulator.watch.finding import Finding
-from emulator.watch.report import Findings, element_text, function_of, nearest, shared_text, where
+from emulator.watch.report import Reporter, element_text, function_of, nearest, shared_text, where
 from emulator.watch.writers import Clash, Writers
 
 _ADDRESS = re.compile(r" at (?:[^,;]*? offset )?(0x[0-9a-f]+)")
@@ -34,13 +34,13 @@ _KINDS = (
 """Words of the machine's messages and what they are called here; anything else is out of bounds."""
 
 
-class Memcheck:
+class Memcheck(Reporter):
     """The listener; one object serves any number of launches. once: report output elements that two warps write."""
 
     tool = "memcheck"
 
     def __init__(self, once: bool = True) -> None:
-        self._found = Findings()
+        super().__init__()
         self._once = once
         self._begin: LaunchBegin | None = None
         self._clash: Clash | None = None
@@ -51,11 +51,6 @@ class Memcheck:
             LaunchEnd: lambda end: None,
         }
         self.records = frozenset(self._steps)
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What was found, each mistake of an instruction once."""
-        return self._found.listed()
 
     def __call__(self, record: Any) -> None:
         """Take one record."""

@@ -23,7 +23,7 @@ from emulator.watch.finding import Finding
 from emulator.watch.naming import role, source
 from emulator.watch.order import RECORDS, Order
 from emulator.watch.pages import Pages
-from emulator.watch.report import Findings, element_text, nearest, shared_text, tensor_text, where
+from emulator.watch.report import Findings, Reporter, element_text, nearest, shared_text, tensor_text, where
 from emulator.watch.shadow import Clash, Shadow
 from emulator.watch.sites import Code
 from emulator.watch.tensor import TensorShadows
@@ -37,14 +37,14 @@ _KINDS = {
 }
 
 
-class Racecheck:
+class Racecheck(Reporter):
     """The listener. One per backend: it may see any number of launches, one after another."""
 
     tool = "racecheck"
 
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
-        self._found = Findings()
+        super().__init__()
         self._launch: _Launch | None = None
 
     @property
@@ -52,11 +52,6 @@ class Racecheck:
         """What it wants to hear of: single instructions only if the kernel may touch registers of wgmma too early."""
         wanted = self._launch is not None and (self._launch.early.needed or self._launch.unfenced.needed)
         return (*RECORDS, Issue) if wanted else RECORDS
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What was found so far, one per pair of static instructions and kind."""
-        return self._found.listed()
 
     def __call__(self, record: Any) -> None:
         """Take one record."""

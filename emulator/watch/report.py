@@ -43,6 +43,23 @@ class Findings:
         return list(self._found.values())
 
 
+class Reporter:
+    """The front of every checker; a subclass listens, and adds to `_found`."""
+
+    tool: str
+
+    def __init__(self) -> None:
+        self._found = Findings()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was found so far, each mistake of an instruction once, in the order found."""
+        return self._found.listed()
+
+    def failed(self, error: BaseException) -> None:
+        """A launch has ended with an error. Some checkers know what it means; to the others it says nothing."""
+
+
 T = TypeVar("T")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from emulator.events import ClusterEnd, LaunchBegin, LaunchEnd, Synchronise, WarpId
 from emulator.watch.agents import Barrier
-from emulator.watch.faults import finding_of
+from emulator.watch.faults import Translator
 from emulator.watch.finding import Finding
 from emulator.watch.naming import role
 from emulator.watch.order import RECORDS, Order
@@ -18,26 +18,15 @@ from emulator.watch.report import Findings, lanes_text, shared_text, where
 KEPT_GENERATIONS = 8
 
 
-class Synccheck:
+class Synccheck(Translator):
     """The listener. One per backend: it may see any number of launches, one after another."""
 
     tool = "synccheck"
     records = RECORDS
 
     def __init__(self) -> None:
-        self._found = Findings()
+        super().__init__()
         self._launch: _Launch | None = None
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What was found so far, one per pair of static instructions and kind."""
-        return self._found.listed()
-
-    def failed(self, error: BaseException) -> None:
-        """A launch has ended with an error: one about barriers or collectives becomes a finding."""
-        found = finding_of(error)
-        if found is not None and found.tool == self.tool:
-            self._found.add((found.kind, found.where.line), found)
 
     def __call__(self, record: Any) -> None:
         """Take one record."""

@@ -10,7 +10,7 @@ from typing import Any
 from emulator.events import AsyncBegin, ClusterEnd, Issue, LaunchBegin, LaunchEnd, TensorAllocation, WarpId
 from emulator.watch.early import early_loads
 from emulator.watch.edges import missing_edge
-from emulator.watch.faults import finding_of
+from emulator.watch.faults import Translator
 from emulator.watch.finding import Finding
 from emulator.watch.naming import role, side, source
 from emulator.watch.order import RECORDS, Order
@@ -19,7 +19,7 @@ from emulator.watch.shadow import Clash
 from emulator.watch.tensor import TensorShadows
 
 
-class Tmemcheck:
+class Tmemcheck(Translator):
     """The listener. One per backend: it may see any number of launches, one after another.
 
     trust_assembler: take a tcgen05.ld to be complete when its registers are used, whether tcgen05.wait::ld stands
@@ -31,24 +31,13 @@ class Tmemcheck:
 
     def __init__(self, trust_assembler: bool = False) -> None:
         self.trust_assembler = trust_assembler
-        self._found = Findings()
+        super().__init__()
         self._launch: _Launch | None = None
 
     @property
     def records(self) -> tuple[type, ...]:
         """What it wants to hear of: single instructions only if the kernel may touch registers too early."""
         return (*RECORDS, Issue) if self._launch is not None and self._launch.early.needed else RECORDS
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What was found so far, one per pair of static instructions and kind."""
-        return self._found.listed()
-
-    def failed(self, error: BaseException) -> None:
-        """A launch has ended with an error: one about tensor memory becomes a finding."""
-        found = finding_of(error)
-        if found is not None and found.tool == self.tool:
-            self._found.add((found.kind, found.where.line), found)
 
     def __call__(self, record: Any) -> None:
         """Take one record."""
