@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import statistics
-from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,11 +19,9 @@ from typing import Any
 import torch
 
 import backends
+from gate.bench.timing import CALLS, SETS_BYTES, graph_us
 from kernels.linear import Packed, grouped_linear, linear, multi_linear, rows_for
 
-SETS_BYTES = 256 << 20
-CALLS = 24
-REPLAYS = 25
 PROCESSES = 12
 
 
@@ -53,28 +49,6 @@ SHAPES = (
 """Flash's linears."""
 PROJECTIONS = Shape("projections", 0, 4096, (1024, 512, 1024, 1024, 256, 256, 64))
 """What reads a layer's input: wq_a, wkv, compressor wkv and wgate, the indexer's, the indexer's head weights."""
-
-
-def graph_us(calls: Sequence[Callable[[], Any]], replays: int = REPLAYS) -> float:
-    """Median time of one of `calls` in microseconds, all of them in one CUDA graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        calls[0]()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    times = []
-    for _ in range(replays + 3):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(1e3 * begin.elapsed_time(end) / len(calls))
-    return statistics.median(times[3:])
 
 
 def sets_of(size: int) -> int:
@@ -138,9 +112,9 @@ def us(job: Job, backend: Any) -> tuple[float, list[torch.Tensor]]:
 
 def cold_read_us(sets: list[torch.Tensor]) -> float:
     """A plain read of the same bytes, the best of a few forms of it."""
-    from benchmarks import _read
+    from gate.bench import reads
 
-    return min(graph_us(calls) for calls in _read.calls(sets))
+    return min(graph_us(calls) for calls in reads.calls(sets))
 
 
 def others_us(shape: Shape, m: int) -> tuple[float, float]:

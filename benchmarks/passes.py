@@ -17,10 +17,7 @@ from typing import Any
 import torch
 
 import backends
-from benchmarks.linear import graph_us
-
-ROTATED_BYTES = 256 << 20
-CALLS = 24
+from gate.bench.timing import CALLS, SETS_BYTES, graph_us
 
 
 @dataclass(frozen=True)
@@ -176,7 +173,7 @@ def copied_us(moved: int) -> float:
 
 def calls_for(moved: int) -> int:
     """Calls of a graph, each with tensors of its own: nothing is left in L2, or 24 of small ones."""
-    return max(4, min(CALLS, -(-ROTATED_BYTES // moved))) if moved > 1 << 20 else CALLS
+    return max(4, min(CALLS, -(-SETS_BYTES // moved))) if moved > 1 << 20 else CALLS
 
 
 def main() -> None:

@@ -66,9 +66,14 @@ def _act(options: argparse.Namespace, argv: Sequence[str], root: Path) -> int:
         return EXIT_OK
     if options.notebook:
         return _notebook(gates, options, out)
+    command = shlex.join(["run_gate.py", *argv])
+    if options.bench:
+        from gate.bench.run import bench
+
+        return bench(gates, options, command, out)
     from gate.execute import run
 
-    return run(gates, options, shlex.join(["run_gate.py", *argv]), out)
+    return run(gates, options, command, out)
 
 
 def _notebook(gates: Gates, options: argparse.Namespace, out: Console) -> int:

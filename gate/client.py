@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gate.job import Job
-
 # One thread per case: the cores are shared out by -j.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _LOG_LINES = 8
@@ -23,12 +21,15 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """One warm worker process for one kind of backend. Its own session: Ctrl-C reaches only the parent."""
+    """One warm worker process for one kind of backend. Its own session: Ctrl-C reaches only the parent.
 
-    def __init__(self, root: Path, on: str, log: Path) -> None:
+    `module` is what it runs, with the root of the tree and `on` as arguments.
+    """
+
+    def __init__(self, root: Path, on: str, log: Path, module: str = "gate.server") -> None:
         self.on = on
         self.ready = False
-        self.running: dict[str, Job] = {}
+        self.running: dict[str, Any] = {}
         self._log = log
         self._rest = b""
         here = str(Path(__file__).resolve().parent.parent)
@@ -36,7 +37,7 @@ class Worker:
         environment = os.environ | dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "gate.server", str(root), on],
+                [sys.executable, "-W", "ignore::DeprecationWarning", "-m", module, str(root), on],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
@@ -50,8 +51,9 @@ class Worker:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def start(self, job: Job) -> None:
-        """Begin a case. A worker that is gone is noticed by the next `read`."""
+    def start(self, job: Any) -> None:
+        """Begin a case: a dataclass with a `label` and fields that JSON has. A worker that is gone is noticed by the
+        next `read`."""
         self.running[job.label] = job
         self._send(vars(job))
 
@@ -78,13 +80,13 @@ class Worker:
                 del self.running[event["id"]]
         return events
 
-    def stop(self) -> None:
-        """End it and everything that it runs."""
+    def stop(self, patience_s: float = 5.0) -> None:
+        """End it and everything that it runs: by itself, or after `patience_s` by force."""
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()
         try:
-            self._process.wait(5)
+            self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -28,7 +28,7 @@ from gate.screens import Screen
 from gate.select import JobFactory, Selection, gate_names, select
 from gate.status import NOT_RUN, is_failure
 
-_MOST_ANNOTATIONS = 10
+MOST_ANNOTATIONS = 10
 _REPORTS = ("result.json", "report.html", "summary.md", "junit.xml")
 
 
@@ -46,7 +46,7 @@ def run(gates: Gates, options: argparse.Namespace, command: str, out: Console) -
     selection = select(gates, options, ledger)
     state = commit(gates.root)
     folder = new_run_folder(gates.root, state)
-    info = _info(command, state)
+    info = describe(command, state)
     started = time.monotonic()
     screen = _screen(gates, options, selection, folder, out)
     for note in selection.notes if not options.quiet else ():
@@ -63,7 +63,7 @@ def run(gates: Gates, options: argparse.Namespace, command: str, out: Console) -
             update={"ended": utc_now(), "seconds": time.monotonic() - started, "interrupted": runner.interrupted}
         )
         result = _result(gates, options, ledger, runner, info)
-        _write(result, gates, folder, options)
+        write(result, gates, folder, options)
     finally:
         signal.signal(signal.SIGINT, previous)
     _farewell(result, folder, screen, options)
@@ -96,7 +96,8 @@ def exit_code(result: Result) -> int:
     return EXIT_OK
 
 
-def _info(command: str, state: Commit) -> RunInfo:
+def describe(command: str, state: Commit) -> RunInfo:
+    """The run as it begins: commit, machine, versions."""
     return RunInfo(
         commit=state.short,
         dirty=state.dirty,
@@ -160,7 +161,7 @@ def _outside_needs(
     return found
 
 
-def _write(result: Result, gates: Gates, folder: Path, options: argparse.Namespace) -> None:
+def write(result: Result, gates: Gates, folder: Path, options: argparse.Namespace) -> None:
     """`result.json` first; every other file is rendered from it."""
     write_result(result, folder / "result.json")
     (folder / "summary.md").write_text(markdown.render(result), encoding="utf-8")
@@ -178,28 +179,33 @@ def _write(result: Result, gates: Gates, folder: Path, options: argparse.Namespa
         sys.stdout.write((folder / "result.json").read_text(encoding="utf-8") + "\n")
     elif options.json:
         shutil.copyfile(folder / "result.json", options.json)
-    if _github(options) and os.environ.get("GITHUB_STEP_SUMMARY"):
+    if on_github(options) and os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as file:
             file.write((folder / "summary.md").read_text(encoding="utf-8"))
 
 
-def _github(options: argparse.Namespace) -> bool:
+def on_github(options: argparse.Namespace) -> bool:
+    """Whether GitHub reads what is printed."""
     return options.format == "github" or (options.format == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
 
 
 def _farewell(result: Result, folder: Path, screen: Screen, options: argparse.Namespace) -> None:
-    if _github(options):
-        for case in result.failures()[:_MOST_ANNOTATIONS]:
+    if on_github(options):
+        for case in result.failures()[:MOST_ANNOTATIONS]:
             screen.say(_annotation(case))
     if result.run.interrupted:
         screen.say("interrupted: the report holds what had ended", "yellow")
     if not options.quiet:
         screen.say(f"{len(result.not_checked)} things were not checked (last section of the report)", "dim")
-        link = folder.parent / "latest" / "report.html"
-        shown = Path(options.report) / "report.html" if options.report else link
-        line = Text("report  ", style="bold")
-        line.append(os.path.relpath(shown), style=f"not bold link file://{link.resolve()}")
-        screen.out.print(line, soft_wrap=True)
+        screen.out.print(link_to_report(folder, options), soft_wrap=True)
+
+
+def link_to_report(folder: Path, options: argparse.Namespace) -> Text:
+    """The line that says where the report is."""
+    link = folder.parent / "latest" / "report.html"
+    shown = Path(options.report) / "report.html" if options.report else link
+    line = Text("report  ", style="bold")
+    return line.append(os.path.relpath(shown), style=f"not bold link file://{link.resolve()}")
 
 
 def _annotation(case: CaseResult) -> str:

@@ -1,4 +1,4 @@
-"""Arithmetic over the fields of a case: the `bytes` and `operations` of a roofline."""
+"""Arithmetic over the fields of a case: the `bytes` and `operations` of a roofline, the `bytes` of a bench."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.USub: operator.neg,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max}
+_SUM = "sum"
 
 
 def evaluate(text: str, fields: Mapping[str, Any]) -> float:
@@ -46,8 +47,19 @@ def _check(node: ast.AST, text: str) -> None:
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
         for argument in node.args:
             _check(argument, text)
+    elif _is_sum(node):
+        return
     elif not (isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and type(node.value) in (int, float))):
-        raise ValueError(f"'{text}' is not arithmetic: allowed are + - * / // %, min, max, numbers and case fields")
+        raise ValueError(
+            f"'{text}' is not arithmetic: allowed are + - * / // %, min, max, sum(FIELD), numbers and case fields"
+        )
+
+
+def _is_sum(node: ast.AST) -> bool:
+    """`sum(n)`: of a field that is a list; a number is its own sum."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
+        return False
+    return node.func.id == _SUM and len(node.args) == 1 and isinstance(node.args[0], ast.Name)
 
 
 def _value(node: ast.AST, fields: Mapping[str, Any], text: str) -> Any:
@@ -57,6 +69,8 @@ def _value(node: ast.AST, fields: Mapping[str, Any], text: str) -> Any:
         return _OPERATORS[type(node.op)](_value(node.operand, fields, text))
     if isinstance(node, ast.Call):
         assert isinstance(node.func, ast.Name)
+        if node.func.id == _SUM:
+            return sum(_numbers(node.args[0], fields, text))
         return _FUNCTIONS[node.func.id](*(_value(a, fields, text) for a in node.args))
     if isinstance(node, ast.Name):
         value = fields.get(node.id)
@@ -65,3 +79,13 @@ def _value(node: ast.AST, fields: Mapping[str, Any], text: str) -> Any:
         return value
     assert isinstance(node, ast.Constant)
     return node.value
+
+
+def _numbers(node: ast.AST, fields: Mapping[str, Any], text: str) -> list[Any]:
+    """The numbers of the field that `node` names."""
+    assert isinstance(node, ast.Name)
+    value = fields.get(node.id)
+    listed = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, int | float) for item in listed):
+        raise ValueError(f"'{text}' needs the field '{node.id}' as numbers, got {value!r}")
+    return listed

@@ -12,7 +12,19 @@ from pydantic_core import ErrorDetails
 from gate import formula
 from gate.document import Document, Place, read
 from gate.errors import BadFile, Problem, UsageError, did_you_mean
-from gate.schema import METRICS, Case, Defaults, Gate, GatesFile, Memory, OutputLimits, Resources, Roofline
+from gate.schema import (
+    METRICS,
+    Bench,
+    BenchCase,
+    Case,
+    Defaults,
+    Gate,
+    GatesFile,
+    Memory,
+    OutputLimits,
+    Resources,
+    Roofline,
+)
 
 FILE = "gates.yaml"
 
@@ -116,6 +128,7 @@ _MODEL_AT: dict[str, type[BaseModel]] = {
     "memory": Memory,
     "resources": Resources,
     "roofline": Roofline,
+    "bench": Bench,
 }
 
 
@@ -179,6 +192,7 @@ def _cross_references(document: Document, file: GatesFile) -> list[Problem]:
     for name, gate in file.gates.items():
         problems += _needs(document, file, name, gate)
         problems += _cases(document, name, gate)
+        problems += _bench(document, name, gate.bench) if gate.bench else []
     return problems or _cycles(document, file)
 
 
@@ -216,6 +230,42 @@ def _cases(document: Document, name: str, gate: Gate) -> list[Problem]:
             text = f"has no limit; give one of {', '.join(METRICS)}"
             problems.append(document.problem(("gates", name, "limits", output), text))
     return problems
+
+
+def _bench(document: Document, name: str, bench: Bench) -> list[Problem]:
+    """Ids, formulas and the sizes that canaries need."""
+    problems, seen = [], set()
+    for i, case in enumerate(bench.cases):
+        path = ("gates", name, "bench", "cases", i)
+        if case.id in seen:
+            problems.append(document.problem((*path, "id"), f"case id '{case.id}' is used twice"))
+        seen.add(case.id)
+        problems += _bytes(document, name, i, bench, case)
+        for key in ("m", "n", "k") if bench.canaries else ():
+            try:
+                formula.evaluate(f"sum({key})", case.fields())
+            except ValueError:
+                text = (
+                    f"canaries need the field '{key}' of case '{case.id}' as a number, got {case.fields().get(key)!r}"
+                )
+                problems.append(document.problem(path, text))
+    return problems
+
+
+def _bytes(document: Document, name: str, index: int, bench: Bench, case: BenchCase) -> list[Problem]:
+    """What is wrong with the formula of one case."""
+    of_case: tuple[str | int, ...] = ("gates", name, "bench", "cases", index)
+    text = bench.of(case, "bytes")
+    if text is None:
+        return [document.problem(of_case, f"case '{case.id}' has no 'bytes', and neither has the bench")]
+    path = (*of_case, "bytes") if case.bytes is not None else ("gates", name, "bench", "bytes")
+    try:
+        if formula.evaluate(text, case.fields()) >= 1:
+            return []
+        said = f"'{text}' is less than one byte"
+    except (ValueError, ZeroDivisionError) as error:
+        said = str(error)
+    return [document.problem(path, f"case '{case.id}': {said}")]
 
 
 def _formulas(document: Document, name: str, roofline: Roofline, case: Case) -> list[Problem]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from gate.errors import UsageError
@@ -22,7 +24,36 @@ examples
   python run_gate.py fmha_multitile -k n256      cases whose id contains n256
   python run_gate.py fmha_multitile --falsify    also run every mutant: each must be rejected
   python run_gate.py --lf -x                     what failed last time, stop at the first failure
+  python run_gate.py nvfp4_linear --bench        time the bench cases on this GPU
 """
+
+FAIL_SLOWER = 15.0
+_NO_STEPS = "a GPU reports no steps"
+_OWN_SCHEDULE = "a GPU schedules by itself"
+
+
+@dataclass(frozen=True)
+class _RunsKernels:
+    """A flag that runs kernels in a way of its own, and what it cannot stand beside.
+
+    emulator: why a GPU will not do; empty if it will. every_case: it has to run the cases that --resume leaves out.
+    """
+
+    flag: str
+    given: Callable[[argparse.Namespace], bool]
+    emulator: str = ""
+    every_case: bool = True
+
+
+_RUN_KERNELS = (
+    _RunsKernels("--falsify", lambda options: options.falsify, every_case=False),
+    _RunsKernels("--schedules", lambda options: options.schedules is not None, _OWN_SCHEDULE),
+    _RunsKernels("--replay", lambda options: options.replay is not None, _OWN_SCHEDULE),
+    _RunsKernels("--sanitize", lambda options: options.sanitize is not None, _NO_STEPS),
+    _RunsKernels("--view", lambda options: bool(options.view), _NO_STEPS),
+    _RunsKernels("--debug trace", lambda options: options.debug == "trace", _NO_STEPS),
+    _RunsKernels("--bench", lambda options: options.bench),
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -38,55 +69,46 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """
     parser = _build()
     options = parser.parse_args(argv)
-    if options.falsify and options.oracle_only:
-        raise UsageError("--falsify runs kernels, --oracle-only runs none: give one of them")
-    if options.oracle_only and options.on != "auto":
-        raise UsageError(f"--oracle-only runs no kernel, so --on {options.on} has no meaning")
-    _check_schedules(options)
-    _check_sanitize(options)
-    _check_pictures(options)
+    _check_kernel_flags(options)
+    _check_bench(options)
     actions = [f"--{name}" for name in ("list", "check", "new", "notebook") if getattr(options, name)]
     if len(actions) > 1:
         raise UsageError(f"{' and '.join(actions)} are different actions: give one of them")
     return options
 
 
-def _check_schedules(options: argparse.Namespace) -> None:
-    """The flags that --schedules and --replay go with."""
-    for flag in ("schedules", "replay"):
-        if getattr(options, flag) is None:
-            continue
+def _check_kernel_flags(options: argparse.Namespace) -> None:
+    """What the flags that run kernels go with."""
+    if options.oracle_only and options.on != "auto":
+        raise UsageError(f"--oracle-only runs no kernel, so --on {options.on} has no meaning")
+    for rule in (rule for rule in _RUN_KERNELS if rule.given(options)):
         if options.oracle_only:
-            raise UsageError(f"--{flag} runs kernels, --oracle-only runs none: give one of them")
-        if options.on == "gpu":
-            raise UsageError(f"--{flag} needs the emulator: a GPU schedules by itself")
-        if options.resume:
-            raise UsageError(f"--resume leaves out cases that pass; --{flag} has to run them: give one of them")
+            raise UsageError(f"{rule.flag} runs kernels, --oracle-only runs none: give one of them")
+        if rule.emulator and options.on == "gpu":
+            raise UsageError(f"{rule.flag} needs the emulator: {rule.emulator}")
+        if rule.every_case and options.resume:
+            raise UsageError(f"--resume leaves out cases that pass; {rule.flag} has to run them: give one of them")
+        if options.bench and rule.flag != "--bench":
+            what = "needs the emulator, --bench a GPU" if rule.emulator else "judges kernels, --bench times them"
+            raise UsageError(f"{rule.flag} {what}: give one of them")
     if options.schedules and options.replay:
         raise UsageError("--schedules looks for a schedule, --replay runs one: give one of them")
 
 
-def _check_sanitize(options: argparse.Namespace) -> None:
-    """The flags that --sanitize goes with."""
-    if options.sanitize is None:
-        return
-    if options.oracle_only:
-        raise UsageError("--sanitize runs kernels, --oracle-only runs none: give one of them")
-    if options.on == "gpu":
-        raise UsageError("--sanitize needs the emulator: a GPU reports no steps")
-    if options.resume:
-        raise UsageError("--resume leaves out cases that pass; --sanitize has to run them: give one of them")
-
-
-def _check_pictures(options: argparse.Namespace) -> None:
-    """The flags that --view and --debug trace go with."""
-    for flag in [*(["--view"] if options.view else []), *(["--debug trace"] if options.debug == "trace" else [])]:
-        if options.oracle_only:
-            raise UsageError(f"{flag} runs kernels, --oracle-only runs none: give one of them")
-        if options.on == "gpu":
-            raise UsageError(f"{flag} needs the emulator: a GPU reports no steps")
-        if options.resume:
-            raise UsageError(f"--resume leaves out cases that pass; {flag} has to run them: give one of them")
+def _check_bench(options: argparse.Namespace) -> None:
+    """What goes with --bench, and what only goes with it."""
+    if not options.bench:
+        for flag in ("save", "compare"):
+            if getattr(options, flag) is not None:
+                raise UsageError(f"--{flag} is for times: give --bench too")
+    if options.fail_slower is not None and options.compare is None:
+        raise UsageError("--fail-slower says how much slower than --compare NAME: give that too")
+    if options.bench and options.on == "emulator":
+        raise UsageError("--bench needs a GPU: the emulator has no time")
+    if options.bench and options.debug:
+        raise UsageError(f"--debug {options.debug} shows a case that is judged: leave --bench out")
+    if options.bench and options.lf:
+        raise UsageError("--lf goes by the ledger, which holds no times: name the cases of --bench with -k")
 
 
 def _build() -> _Parser:
@@ -120,6 +142,7 @@ def _build() -> _Parser:
     select.add_argument("--seed", type=_natural, metavar="N", help="only this seed")
 
     _how(parser)
+    _bench(parser)
     _output(parser)
     return parser
 
@@ -174,6 +197,25 @@ def _how(parser: _Parser) -> None:
     )
 
 
+def _bench(parser: _Parser) -> None:
+    bench = parser.add_argument_group("times")
+    bench.add_argument(
+        "--bench",
+        action="store_true",
+        help="time the bench cases on a GPU, instead of judging: beyond a limit is a failure (docs/bench.md)",
+    )
+    bench.add_argument("--save", type=_name, metavar="NAME", help="keep the times as build/bench/NAME.json")
+    bench.add_argument(
+        "--compare", type=_name, metavar="NAME", help="compare with the times kept under NAME: slower is a failure"
+    )
+    bench.add_argument(
+        "--fail-slower",
+        type=_percent,
+        metavar="P%",
+        help=f"how much slower than --compare is too slow (default: {FAIL_SLOWER:g}%%)",
+    )
+
+
 def _output(parser: _Parser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("-q", dest="quiet", action="store_true", help="one line per gate")
@@ -223,6 +265,22 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
     return int(text)
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no name: letters, digits and . _ - only, no dot or dash first")
+    return text
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not text.endswith("%") or not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a percentage from 0%, such as 15%")
+    return value
 
 
 def _seconds(text: str) -> float:

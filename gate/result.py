@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gate.status import OF_TOOL, Rejection, Status, Step, is_failure
+from gate.status import BENCH_TIMED, OF_TOOL, BenchStatus, Rejection, Status, Step, is_failure
 
 SCHEMA: Literal[1] = 1
 
@@ -236,6 +236,74 @@ class GateResult(_Model):
     seconds: float = 0.0
 
 
+class BenchResult(_Model):
+    """One size of one kernel, timed once: microseconds of a call, median and quartiles over replays of a graph.
+
+    `floor_of` says which measured floor is the larger one, `copy_tb_s` what a large copy reached; `canaries` are
+    torch's own products of the same run, `peers` figures from elsewhere that gates.yaml quotes.
+    """
+
+    gate: str
+    case: str
+    arch: str
+    evidence: str = ""
+    status: BenchStatus
+    message: str | None = None
+    bytes: int
+    us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    calls: int = 0
+    sets: int = 0
+    floor_us: float | None = None
+    floor_of: str = ""
+    copy_tb_s: float | None = None
+    at_most: float | None = None
+    at_most_us: float | None = None
+    canaries: dict[str, float] = {}
+    peers: dict[str, float] = {}
+    baseline_us: float | None = None
+    seconds: float = 0.0
+    tail: str | None = None
+
+    @property
+    def label(self) -> str:
+        """`nvfp4_linear[wkv_m1-sm90]`, as it is printed and as `-k` sees it."""
+        return f"{self.gate}[{self.case}-{self.arch}]"
+
+    @property
+    def tb_s(self) -> float | None:
+        """Bytes over time, in TB/s."""
+        return None if self.us is None else self.bytes / self.us / 1e6
+
+    @property
+    def of_floor(self) -> float | None:
+        """Time over the floor."""
+        return None if self.us is None or self.floor_us is None else self.us / self.floor_us
+
+    @model_validator(mode="after")
+    def _fields_go_together(self) -> BenchResult:
+        timed = self.us is not None and self.floor_us is not None
+        if self.status in BENCH_TIMED and not timed:
+            raise ValueError(f"{self.label}: a bench result with status '{self.status}' needs a time and a floor")
+        if (self.status == "pass") != (self.message is None):
+            raise ValueError(f"{self.label}: a bench result with status '{self.status}' and message {self.message!r}")
+        return self
+
+
+class BenchReport(_Model):
+    """The times of a run, under which name they were kept, and with which ones they were compared."""
+
+    results: list[BenchResult]
+    saved: str | None = None
+    compared: str | None = None
+    fail_slower: float | None = None
+
+    def failures(self) -> list[BenchResult]:
+        """What makes the run red."""
+        return [result for result in self.results if is_failure(result.status)]
+
+
 class NotChecked(_Model):
     """One thing that this run says nothing about."""
 
@@ -273,6 +341,7 @@ class Result(_Model):
     run: RunInfo
     gates: list[GateResult] = []
     cases: list[CaseResult] = []
+    bench: BenchReport | None = None
     not_checked: list[NotChecked] = []
 
     def failures(self) -> list[CaseResult]:

@@ -151,6 +151,48 @@ class Roofline(_Model):
     operations: str = Field(description="arithmetic over the fields of the case")
 
 
+Floor = Literal["read", "copy"]
+Us = Annotated[float, Field(gt=0)]
+
+
+class BenchCase(_Model):
+    """One size that --bench times: fields for `inputs(case, rng)`, and what replaces the block's own for this case."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    __pydantic_extra__: dict[str, FieldValue]
+
+    id: CaseId
+    bytes: str | None = Field(None, description="what a call reads and writes: arithmetic over the fields of the case")
+    floor: Floor | None = None
+    at_most: float | None = Field(None, gt=0, description="largest time over the floor")
+    at_most_us: float | None = Field(None, gt=0, description="largest time in microseconds")
+    warm: list[Name] | None = None
+    peers: dict[str, Us] = Field({}, description="microseconds that others' kernels took, by their name")
+
+    def fields(self) -> dict[str, Any]:
+        """The fields that belong to the stage."""
+        return dict(self.__pydantic_extra__)
+
+
+class Bench(_Model):
+    """What --bench times on a GPU. A case's own `bytes`, `floor`, `at_most`, `at_most_us` and `warm` come first."""
+
+    cases: list[BenchCase] = Field(min_length=1)
+    bytes: str | None = Field(None, description="what a call reads and writes: arithmetic over the fields of the case")
+    floor: Floor = Field("read", description="the floor is a cold read, or a copy, of as many bytes")
+    at_most: float | None = Field(None, gt=0, description="largest time over the floor")
+    at_most_us: float | None = Field(None, gt=0, description="largest time in microseconds")
+    warm: list[Name] = Field([], description="inputs that the kernel before has just written: they stay in L2")
+    canaries: Literal["linear", "grouped"] | None = Field(
+        None, description="torch's own product of m, n, k (and weights), timed in the same run"
+    )
+
+    def of(self, case: BenchCase, key: str) -> Any:
+        """`key` of the case, or of the block."""
+        own = getattr(case, key)
+        return getattr(self, key) if own is None else own
+
+
 class Gate(_Model):
     """One gate. `planned` ones need a claim and nothing else; with cases and limits, --oracle-only judges them."""
 
@@ -175,6 +217,7 @@ class Gate(_Model):
     memory: Memory | None = None
     resources: Resources | None = None
     roofline: Roofline | None = None
+    bench: Bench | None = None
     falsified_by: dict[Name, Rejections] = {}
     seeds: list[int] | None = Field(None, min_length=1)
     repeat: int | None = Field(None, ge=1)

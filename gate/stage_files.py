@@ -3,7 +3,8 @@
 The contract of `stages/<name>.py`: a docstring whose first line is the claim, and the functions inputs, run, oracle,
 plain and wrong with the arguments below. A function names(case), if there is one, gives views the names of tensor
 memory, warps and barriers (`emulator.views.Recorder`); a function values(outputs, case) gives further outputs, read
-from those of run(): the numbers that codes and scales stand for.
+from those of run(): the numbers that codes and scales stand for; a function bench(x, case, backend) gives the call that
+--bench times, where run() does more than the kernel: a function without arguments.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ FUNCTIONS = {
     "wrong": ("x", "case"),
 }
 """Every stage has them all, except that of a planned gate, which has no kernel to run yet."""
+OPTIONAL = {"names": ("case",), "values": ("outputs", "case"), "bench": ("x", "case", "backend")}
 
 
 def stage_path(root: Path, stage: str) -> Path:
@@ -80,7 +82,7 @@ def _contract(path: Path, stage: str, needed: list[str]) -> list[Problem]:
     if not ast.get_docstring(tree):
         found.append(Problem(file, 1, 1, "has no docstring; its first line is the claim that the stage proves"))
     defined = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for name, wanted in FUNCTIONS.items():
+    for name, wanted in (FUNCTIONS | OPTIONAL).items():
         asked = f"def {name}({', '.join(wanted[:3])}{', mutant=None' if len(wanted) == 4 else ''})"
         if name not in defined and name not in needed:
             continue

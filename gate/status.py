@@ -77,6 +77,13 @@ Step = Literal[
     "variants",
 ]
 
+# What timing one size can end in.
+BenchStatus = Literal[
+    "pass", "too_slow", "no_baseline", "not_repeatable", "contract_error", "runtime_error", "timeout", "skipped"
+]
+# The kernel was timed; the others say why it was not.
+BENCH_TIMED = frozenset({"pass", "too_slow", "no_baseline"})
+
 REJECTIONS: tuple[str, ...] = get_args(Rejection)
 # What a finding of each checker makes of a case, in the order in which a case with several is named after them.
 OF_TOOL: dict[str, Status] = {

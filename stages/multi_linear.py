@@ -6,6 +6,7 @@ Not proven here: weights of different formats or k, speed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +24,12 @@ def inputs(case: Any, rng: torch.Generator) -> Tensors:
 
 def run(x: Tensors, case: Any, backend: Any, mutant: type | None = None) -> Tensors:
     """One launch on the packed weights."""
-    outputs = multi_linear(
+    return joined(launched(x, case, backend, mutant))
+
+
+def launched(x: Tensors, case: Any, backend: Any, mutant: type | None = None) -> list[torch.Tensor]:
+    """An output for each weight."""
+    return multi_linear(
         x["x"],
         linears.packed_of(x, case),
         activation=case.get("activation", "f16"),
@@ -31,7 +37,11 @@ def run(x: Tensors, case: Any, backend: Any, mutant: type | None = None) -> Tens
         kernel=mutant,
         **linears.settings(case),
     )
-    return joined(outputs)
+
+
+def bench(x: Tensors, case: Any, backend: Any) -> Callable[[], Tensors]:
+    """The launch alone: its outputs are not put side by side."""
+    return lambda: {f"y{index}": y for index, y in enumerate(launched(x, case, backend))}
 
 
 def joined(outputs: list[torch.Tensor]) -> Tensors:

@@ -7,6 +7,8 @@ tensors, against exact angles. The kernel works in place, on copies of the input
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,6 +40,11 @@ def run(x: Tensors, case: Any, backend: Any, mutant: type | None = None) -> Tens
     q, kv = passes.copied(x["q"]), passes.copied(x["kv"])
     qk_norm_rope(q, kv, x["weight"], x["cos"], x["sin"], backend=backend, kernel=mutant)
     return {"q": q, "kv": kv, "q_ideal": q, "kv_ideal": kv}
+
+
+def bench(x: Tensors, case: Any, backend: Any) -> Callable[[], Any]:
+    """The kernel alone, in place, without the copies."""
+    return partial(qk_norm_rope, x["q"], x["kv"], x["weight"], x["cos"], x["sin"], backend=backend)
 
 
 def oracle(x: Tensors, case: Any, kind: str) -> Tensors:

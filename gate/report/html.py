@@ -10,6 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from gate import blocks, table
+from gate.bench import table as times
 from gate.ledger import Ledger
 from gate.load import Gates
 from gate.report.markdown import headline
@@ -34,7 +35,8 @@ def render(result: Result, gates: Gates, ledger: Ledger) -> str:
     return template.render(
         result=result,
         headline=headline(result, mark=False),
-        red=any(is_failure(gate.status) for gate in result.gates),
+        red=any(is_failure(gate.status) for gate in result.gates) or bool(result.bench and result.bench.failures()),
+        times=_times(result),
         ladder=Markup(ladder_svg(_boxes(result, gates))),
         groups=_groups(result, gates),
         failures=[_failure(case) for case in result.failures()],
@@ -44,6 +46,20 @@ def render(result: Result, gates: Gates, ledger: Ledger) -> str:
         costs=_costs(result),
         arch_limits=_ARCH_LIMITS,
     )
+
+
+def _times(result: Result) -> dict[str, Any] | None:
+    """The bench tables, gate by gate, and what they hold for."""
+    if result.bench is None:
+        return None
+    gates = []
+    for (gate, arch), results in times.by_gate(result.bench.results).items():
+        shown = times.columns(results)
+        rows = [{"cells": times.row(one, shown), "colour": colour(one.status)} for one in results]
+        gates.append({"name": f"{gate} · {arch}", "columns": shown, "rows": rows})
+    evidence = times.evidence(result.run, result.bench.results)
+    failures = ["\n".join(times.failure(one)) for one in result.bench.failures()]
+    return {"evidence": evidence, "legend": times.LEGEND, "gates": gates, "failures": failures}
 
 
 def _statuses(result: Result) -> dict[str, str]:

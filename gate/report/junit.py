@@ -6,7 +6,8 @@ import re
 from xml.etree import ElementTree
 
 from gate import blocks
-from gate.result import CaseResult, GateResult, Result
+from gate.bench import table as times
+from gate.result import BenchResult, CaseResult, GateResult, Result
 from gate.status import CRASHES, is_failure
 
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")
@@ -24,6 +25,11 @@ def render(result: Result) -> str:
         for verdict in verdicts:
             if verdict.falsification:
                 _falsification(suite, verdict)
+        _totals(suite, result.run.started)
+    for (gate, arch), results in times.by_gate(result.bench.results if result.bench is not None else []).items():
+        suite = ElementTree.SubElement(root, "testsuite", name=f"bench {gate}")
+        for one in results:
+            _time(suite, one, f"{gate}.{arch}.bench")
         _totals(suite, result.run.started)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
@@ -48,6 +54,19 @@ def _case(suite: ElementTree.Element, case: CaseResult) -> None:
     elif case.status != "pass":
         reason = case.reason or f"building: {case.found}"
         ElementTree.SubElement(element, "skipped", message=_clean(f"{case.status}: {reason}"))
+
+
+def _time(suite: ElementTree.Element, one: BenchResult, name: str) -> None:
+    element = ElementTree.SubElement(suite, "testcase", classname=name, name=one.case, time=f"{one.seconds:.3f}")
+    properties = ElementTree.SubElement(element, "properties")
+    values = {"evidence": one.evidence, "status": one.status, "us": one.us, "floor_us": one.floor_us}
+    for key, value in values.items():
+        if value is not None:
+            ElementTree.SubElement(properties, "property", name=key, value=_clean(str(value)))
+    if is_failure(one.status):
+        _say(element, "error" if one.status in CRASHES else "failure", one.status, times.failure(one))
+    elif one.status != "pass":
+        ElementTree.SubElement(element, "skipped", message=_clean(f"{one.status}: {one.message}"))
 
 
 def _falsification(suite: ElementTree.Element, verdict: GateResult) -> None:

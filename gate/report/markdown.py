@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gate import blocks, table
-from gate.result import GateResult, Result
+from gate.bench import table as times
+from gate.result import BenchReport, GateResult, Result
 from gate.status import NOT_RUN, is_failure
 
 # GitHub refuses more than 1 MiB a step; the rest is in the report.
@@ -13,8 +14,10 @@ _MOST_BLOCKS = 20
 
 def render(result: Result) -> str:
     """Markdown of the whole run, under 200 kB."""
-    lines = [f"### {headline(result)}", "", *_gates(result), ""]
+    lines = [f"### {headline(result)}", "", *(_gates(result) if result.bench is None else times.markdown(result)), ""]
     failures = result.failures()
+    for one in result.bench.failures() if result.bench is not None else []:
+        lines += ["```", *(line.replace("```", "'''") for line in times.failure(one)), "```", ""]
     for case in failures[:_MOST_BLOCKS]:
         lines += [f"<details><summary>{_escape(case.label)}: {case.status}</summary>", "", "```"]
         lines += [line.replace("```", "'''") for line in blocks.failure(case)]
@@ -33,6 +36,10 @@ def render(result: Result) -> str:
 
 def headline(result: Result, *, mark: bool = True) -> str:
     """`❌ gates: 1 failed, 11 passed  (emulated sm_100a, 0b6ca0d)`; without `mark` the sign in front is left out."""
+    commit = result.run.commit + ("-dirty" if result.run.dirty else "")
+    stopped = " interrupted," if result.run.interrupted else ""
+    if result.bench is not None:
+        return f"{_sign(result.bench) if mark else ''}times:{stopped} {times.summary(result.bench.results)}  ({commit})"
     counted: dict[str, int] = {}
     for gate in result.gates:
         word = (
@@ -45,9 +52,13 @@ def headline(result: Result, *, mark: bool = True) -> str:
     counts = ", ".join(f"{counted[word]} {word}" for word in order if word in counted) or "nothing ran"
     sign = "❌ " if "failed" in counted else ("✅ " if "passed" in counted else "⚠️ ")
     evidence = ", ".join(dict.fromkeys(g.evidence for g in result.gates if g.status not in NOT_RUN)) or "nothing ran"
-    commit = result.run.commit + ("-dirty" if result.run.dirty else "")
-    stopped = " interrupted," if result.run.interrupted else ""
     return f"{sign if mark else ''}gates:{stopped} {counts}  ({evidence}, {commit})"
+
+
+def _sign(bench: BenchReport) -> str:
+    if bench.failures():
+        return "❌ "
+    return "✅ " if any(one.status == "pass" for one in bench.results) else "⚠️ "
 
 
 def _gates(result: Result) -> list[str]:

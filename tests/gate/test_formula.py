@@ -25,9 +25,36 @@ def test_value(text, value):
     assert evaluate(text, {"m": 4, "n": 6}) == value
 
 
+@pytest.mark.parametrize(("n", "value"), [([3, 4], 14.0), (5, 10.0), ([], 0.0), ([1.5], 3.0)])
+def test_sum_of_a_field_that_may_be_a_list(n, value):
+    assert evaluate("sum(n) * m", {"m": 2, "n": n}) == value
+
+
+@pytest.mark.parametrize("n", [None, "3", [1, "2"], {}])
+def test_sum_of_what_is_no_number(n):
+    with pytest.raises(ValueError, match="needs the field 'n' as numbers"):
+        evaluate("sum(n)", {"n": n})
+
+
 @pytest.mark.parametrize(
     "text",
-    ["m **", "m ** 99", "__import__('os')", "m.real", "[m]", "'a'", "m if n else k", "abs(m)", "True", "m and n"],
+    [
+        "sum(3)",
+        "sum(m + n)",
+        "sum(m, n)",
+        "sum()",
+        "sum(n, start=3)",
+        "m **",
+        "m ** 99",
+        "__import__('os')",
+        "m.real",
+        "[m]",
+        "'a'",
+        "m if n else k",
+        "abs(m)",
+        "True",
+        "m and n",
+    ],
 )
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="is not arithmetic"):

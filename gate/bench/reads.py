@@ -3,6 +3,7 @@ CUDA."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,13 +24,13 @@ def _read(data, out, count, BLOCK: tl.constexpr):
     tl.store(out + program, tl.sum(seen, 0))
 
 
-def calls(sets: list[torch.Tensor]) -> list[list[Any]]:
-    """For each form of the kernel, a call for every set of bytes."""
+def calls(sets: Sequence[torch.Tensor]) -> list[list[Callable[[], Any]]]:
+    """For each form of the kernel, a call for every set of bytes (a multiple of 4 of them)."""
     words = [s.view(torch.int32) for s in sets]
     out = torch.empty(4096, dtype=torch.int32, device=sets[0].device)
     processors = torch.cuda.get_device_properties(sets[0].device).multi_processor_count
 
-    def call(word: torch.Tensor, block: int, warps: int, each: int) -> Any:
+    def call(word: torch.Tensor, block: int, warps: int, each: int) -> Callable[[], Any]:
         return lambda: _read[(processors * each,)](word, out, word.numel(), block, num_warps=warps)
 
     return [[call(word, *form) for word in words] for form in FORMS]
