@@ -49,13 +49,18 @@ def bf16(*shape: int) -> torch.Tensor:
     return torch.randn(shape, device="cuda").bfloat16()
 
 
+def global_scale(largest: float) -> torch.Tensor:
+    """That of a tensor whose largest magnitude this is."""
+    return torch.tensor(largest / (6 * 448), device="cuda")
+
+
 def quantisers(backend: Any, tokens: int, k: int) -> list[Line]:
     """The two formats, alone and behind the norm, and NVFP4 with its global scale made on the way."""
     from kernels.quantize_fp8 import quantize_fp8
     from kernels.quantize_nvfp4 import quantize_nvfp4
     from kernels.rmsnorm_quantize import rmsnorm_quantize
 
-    size, g, w = tokens * k, torch.tensor(0.002, device="cuda"), bf16(k)
+    size, g, w = tokens * k, global_scale(6.5), (1 + 0.1 * torch.randn(k, device="cuda")).bfloat16()
     nvfp4, fp8 = size * 41 // 16, size * 3 + size // 128
 
     def alone(run: Callable[..., Any], *args: Any, **settings: Any) -> Callable[[], Callable[[], Any]]:
@@ -79,7 +84,7 @@ def swiglu(backend: Any, tokens: int, k: int, form: str) -> Line:
     """Halves of one projection."""
     from kernels.swiglu_quantize import swiglu_quantize
 
-    g = torch.tensor(0.002, device="cuda") if form == "nvfp4" else None
+    g = global_scale(30.0) if form == "nvfp4" else None
 
     def make() -> Callable[[], Any]:
         both = bf16(tokens, 2 * k)

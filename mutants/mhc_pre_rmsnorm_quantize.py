@@ -6,6 +6,7 @@ from cutlass import Float32, Int32
 
 from kernels.mhc.collapse import Collapse
 from kernels.mhc.mix import Mix
+from kernels.mhc.mix_many import MixMany
 
 
 class SinkhornTransposed(Collapse):
@@ -51,36 +52,44 @@ class RmsOverStreams(Collapse):
 class SliceDropped(Mix):
     """The last slice of a stream adds nothing to the sums. Wrong values."""
 
-    def products(self, mFn, group, first, inside, all_streams):
-        return super().products(mFn, group, first, inside & (first < self.config.d - 256), all_streams)
+    def all_weights(self, mFn, group, first, inside):
+        return super().all_weights(mFn, group, first, inside & (first < self.config.d - 256))
 
 
 class SquaresOfOneStream(Mix):
     """The mean square is that of the first stream. Wrong values."""
 
-    def products(self, mFn, group, first, inside, all_streams):
-        sums = super().products(mFn, group, first, inside, all_streams)
-        for of_token, streams in zip(sums, all_streams, strict=True):
-            values = self.values(streams[:1])[0]
-            of_token[self.config.rows] = self.dot(values, values, Float32(0.0))
+    def products(self, weights, streams):
+        sums = super().products(weights, streams)
+        values = self.values(streams[:1])[0]
+        sums[self.config.rows] = self.dot(values, values, Float32(0.0))
         return sums
 
 
 class RowsShifted(Mix):
     """Every group of warps has the rows of the first one. Wrong values, unless there is one group."""
 
-    def products(self, mFn, group, first, inside, all_streams):
-        return super().products(mFn, Int32(0), first, inside, all_streams)
+    def all_weights(self, mFn, group, first, inside):
+        return super().all_weights(mFn, Int32(0), first, inside)
+
+
+class TilesShifted(MixMany):
+    """The lower half of a tile has the squares of the upper one. Wrong values, where there are many tokens."""
+
+    def products(self, fragments, words, step, lane):
+        sums = super().products(fragments, words, step, lane)
+        return [*sums[:-2], *sums[-4:-2]]
 
 
 MUTANTS = {
-    "sinkhorn_transposed": (Mix, SinkhornTransposed),
-    "columns_first": (Mix, ColumnsFirst),
-    "half_c": (Mix, HalfC),
-    "equal_shares": (Mix, EqualShares),
-    "rms_over_streams": (Mix, RmsOverStreams),
-    "slice_dropped": (SliceDropped, Collapse),
-    "squares_of_one_stream": (SquaresOfOneStream, Collapse),
-    "rows_shifted": (RowsShifted, Collapse),
+    "sinkhorn_transposed": (Mix, SinkhornTransposed, MixMany),
+    "columns_first": (Mix, ColumnsFirst, MixMany),
+    "half_c": (Mix, HalfC, MixMany),
+    "equal_shares": (Mix, EqualShares, MixMany),
+    "rms_over_streams": (Mix, RmsOverStreams, MixMany),
+    "slice_dropped": (SliceDropped, Collapse, MixMany),
+    "squares_of_one_stream": (SquaresOfOneStream, Collapse, MixMany),
+    "rows_shifted": (RowsShifted, Collapse, MixMany),
+    "tiles_shifted": (Mix, Collapse, TilesShifted),
 }
-"""By name, as gates.yaml lists them: a class for each pass."""
+"""By name, as gates.yaml lists them: a class for the first pass, the second, and the first for many tokens."""

@@ -29,8 +29,8 @@ class GateClampedBelow:
 class UpActivated:
     """Gate and up change places. Wrong values."""
 
-    def swiglu(self, gate, up):
-        return super().swiglu(up, gate)
+    def limited(self, gate, up):
+        return super().limited(up, gate)
 
 
 FAULTS = {"clamp_missing": ClampMissing, "gate_clamped_below": GateClampedBelow, "up_activated": UpActivated}

@@ -39,10 +39,10 @@ def inputs(case: Any, rng: torch.Generator) -> Tensors:
     return x
 
 
-def run(x: Tensors, case: Any, backend: Any, mutant: tuple[type, type] | None = None) -> Tensors:
+def run(x: Tensors, case: Any, backend: Any, mutant: tuple[type, type, type] | None = None) -> Tensors:
     """The two passes."""
     pre = (x["fn"], x["mix"], x["base"], x["weight"], x.get("g"))
-    settings = passes.form(case) | {"backend": backend, "kernels": mutant or (None, None)}
+    settings = passes.form(case) | {"backend": backend, "kernels": mutant or (None, None, None)}
     if case.get("fused", False):
         found = mhc_post_pre_rmsnorm_quantize(x["output"], x["streams"], x["c"], x["m"], *pre, **settings)
     else:

@@ -28,7 +28,7 @@ def inputs(case: Any, rng: torch.Generator) -> Tensors:
 
 def run(x: Tensors, case: Any, backend: Any, mutant: type | None = None) -> Tensors:
     """The kernel."""
-    settings = passes.form(case) | {"eps": case.get("eps", 1e-6)}
+    settings = passes.form(case) | {"eps": case.get("eps", 1e-6), "ctas": case.get("ctas", None)}
     return passes.named(rmsnorm_quantize(x["x"], x["w"], x.get("g"), **settings, backend=backend, kernel=mutant))
 
 

@@ -12,7 +12,17 @@ from typing import Any
 
 import torch
 
-from kernels.mhc.config import MIXES, STREAMS, SUMS, CollapseConfig, MixConfig, mix_config
+from kernels.mhc.config import (
+    MIXES,
+    STREAMS,
+    SUMS,
+    TILE,
+    CollapseConfig,
+    ManyConfig,
+    MixConfig,
+    mix_config,
+)
+from kernels.rmsnorm_quantize.config import MANY_ROWS
 from kernels.shared.formats import BlockFormat
 from kernels.shared.quantised import (
     DTYPES,
@@ -65,12 +75,13 @@ def mhc_pre_rmsnorm_quantize(
     iterations: int = 20,
     out: Quantised | None = None,
     backend: Any,
-    kernels: tuple[Any, Any] = (None, None),
+    kernels: tuple[Any, Any, Any] = (None, None, None),
 ) -> MhcInput:
     """x = quantise(w norm(sum_j A_j X_j)), C and M, from the residual streams X.
 
     streams       BF16 [tokens, 4, d], contiguous, 16-byte aligned; d a multiple of 16 (of the block of the format)
-    fn, mix, base fp32 [24, 4 d], [3], [24]: z = fn v / sqrt(mean(v^2) + norm_eps), v all 4 d values of a token; then
+    fn, mix, base fp32 [24, 4 d] (magnitudes below 3e38), [3], [24]: z = fn v / sqrt(mean(v^2) + norm_eps), v all 4 d
+                  values of a token; then
                   A = sigmoid(z mix_0 + base) + mix_eps, C = 2 sigmoid(z mix_1 + base),
                   M = sinkhorn(z mix_2 + base): softmax of rows + mix_eps, `iterations` times columns, rows between
     weight        [d] BF16 or fp32; eps is added to the mean square of the sum
@@ -79,7 +90,8 @@ def mhc_pre_rmsnorm_quantize(
     z and A have the error of fp32 sums, about 2^-21: a value so near a midpoint may get the neighbouring code. NaN or
     infinity in a token's streams makes all that is the token's NaN. Two launches, no synchronisation, bitwise
     repeatable, inputs unchanged. No tokens: empty tensors, no launch. Raises ValueError naming argument, value and
-    what is allowed before anything is launched. `kernels` replace the classes of the two passes.
+    what is allowed before anything is launched. `kernels` replace the classes of the first
+    pass, of the second, and of the first for many tokens.
     """
     op = "mhc_pre_rmsnorm_quantize"
     check_arch(op, backend)
@@ -147,7 +159,7 @@ def mhc_post_pre_rmsnorm_quantize(
     iterations: int = 20,
     out: Quantised | None = None,
     backend: Any,
-    kernels: tuple[Any, Any] = (None, None),
+    kernels: tuple[Any, Any, Any] = (None, None, None),
 ) -> MhcInput:
     """mhc_post, and mhc_pre_rmsnorm_quantize of its result, in two launches; the mixed streams are in `streams` of the
     result.
@@ -168,14 +180,14 @@ def mhc_post_pre_rmsnorm_quantize(
 
 
 def _run(
-    first: MixConfig,
+    first: MixConfig | ManyConfig,
     second: CollapseConfig,
     streams: Tensor,
     post: tuple[Tensor, Tensor, Tensor] | None,
     pre: tuple[Tensor, Tensor, Tensor, Tensor],
     x: Quantised,
     backend: Any,
-    kernels: tuple[Any, Any],
+    kernels: tuple[Any, Any, Any],
 ) -> MhcInput:
     tokens = streams.shape[0]
     new = backend.empty(tuple(streams.shape), torch.bfloat16, "streams") if post else None
@@ -183,13 +195,13 @@ def _run(
     m = backend.empty((tokens, STREAMS, STREAMS), torch.float32, "m")
     if tokens:
         sums = backend.empty((tokens, first.slices, SUMS), torch.float32, "sums")
-        _mix(first, streams, post, new, pre[0], sums, backend, kernels[0])
+        _mix(first, streams, post, new, pre[0], sums, backend, kernels[2 if isinstance(first, ManyConfig) else 0])
         _collapse(second, streams if new is None else new, sums, pre[1:], x, c, m, backend, kernels[1])
     return MhcInput(x, c, m, new)
 
 
 def _mix(
-    config: MixConfig,
+    config: MixConfig | ManyConfig,
     streams: Tensor,
     post: tuple[Tensor, Tensor, Tensor] | None,
     new: Tensor | None,
@@ -200,7 +212,9 @@ def _mix(
 ) -> None:
     from cutlass import Int32
 
-    if kernel is None:
+    if kernel is None and isinstance(config, ManyConfig):
+        from kernels.mhc.mix_many import MixMany as kernel
+    elif kernel is None:
         from kernels.mhc.mix import Mix as kernel
     tokens = streams.shape[0]
 
@@ -208,8 +222,12 @@ def _mix(
         return None if x is None else backend.tensor(x.detach(), name, align=16, writable=writable)
 
     y, c, m = post or (None, None, None)
-    most = max(1, backend.multiprocessors * WARPS_PER_SM // (config.slices * config.groups * config.warps))
-    blocks = min(-(-tokens // (config.warps * config.tokens)), most)
+    if isinstance(config, ManyConfig):
+        blocks = min(-(-tokens // TILE), max(1, backend.multiprocessors // config.slices))
+    else:
+        warps = backend.multiprocessors * WARPS_PER_SM
+        most = max(1, warps // (config.slices * config.groups * config.warps))
+        blocks = min(-(-tokens // config.warps), most)
     arguments = (
         given(streams, "streams", writable=new is streams),
         given(y, "y"),
@@ -255,6 +273,7 @@ def _collapse(
         backend.tensor(m, "m", align=16),
         Int32(streams.shape[0]),
         Int32(config.format.padded(streams.shape[0], config.chunks)[0]),
+        Int32(-(-streams.shape[0] // config.threads) if config.many else 0),
         backend.stream(),
     )
     backend.launch(backend.compile(kernel(config), *arguments, name="mhc_collapse"), *arguments)
@@ -289,9 +308,10 @@ def _second(
         form,
         DTYPES[weight.dtype],
         check_number(op, "eps", eps),
-        check_number(op, "mix_eps", mix_eps),
-        check_number(op, "norm_eps", norm_eps),
-        iterations,
+        streams.shape[0] >= MANY_ROWS,
+        mix_eps=check_number(op, "mix_eps", mix_eps),
+        norm_eps=check_number(op, "norm_eps", norm_eps),
+        iterations=iterations,
     )
     check_config(op, config.problems())
     return config

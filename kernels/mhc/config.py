@@ -19,8 +19,14 @@ VALUES = 8
 """Values of each stream that a thread holds."""
 SLICE = 32 * VALUES
 """Values of each stream that a warp holds."""
-FEW_TOKENS = 16
-"""Up to here the rows of fn are dealt to eight warps, and a warp has one token."""
+FEW_TOKENS = 32
+"""Up to here the rows of fn are dealt to eight warps, and a warp has one token; beyond, tensor cores have tiles."""
+TILE = 16
+"""Tokens of a tile."""
+STEP = 32
+"""Values of a stream between which a row of fn is loaded once for a tile."""
+FRAGMENT_BYTES = 512
+"""Of a warp: eight rows of fn, 32 values, BF16."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,6 @@ class MixConfig:
     mix     products of fn and the streams
     groups  warps that the rows of fn are dealt to: 1 or 8
     warps   of a CTA, each with tokens of its own
-    tokens  that a warp has at a time: they share the loads of fn
     """
 
     d: int
@@ -40,7 +45,6 @@ class MixConfig:
     mix: bool
     groups: int = 1
     warps: int = 4
-    tokens: int = 1
 
     @property
     def slices(self) -> int:
@@ -66,20 +70,44 @@ class MixConfig:
             found.append(f"groups={self.groups}; allowed: 1, 8")
         if self.warps not in (1, 4):
             found.append(f"warps={self.warps}; allowed: 1, 4")
-        if self.tokens not in (1, 2, 4):
-            found.append(f"tokens={self.tokens}; allowed: 1, 2, 4")
         if not (self.post or self.mix):
             found.append("post=False, mix=False; allowed: at least one")
         return found
 
 
-def mix_config(d: int, tokens: int, post: bool, mix: bool) -> MixConfig:
+@dataclass(frozen=True)
+class ManyConfig:
+    """One compiled kernel of the first pass for many tokens, whose products are the tensor cores'.
+
+    d       values of a stream
+    post    the streams are first mixed with a sublayer's output, and stored
+    """
+
+    d: int
+    post: bool
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA, each with tiles of its own: what registers allow for."""
+        return 8 if self.post else 12
+
+    @property
+    def slices(self) -> int:
+        """Parts of d, a CTA each."""
+        return -(-self.d // SLICE)
+
+    def problems(self) -> list[str]:
+        """Every reason why there is no such kernel."""
+        return MixConfig(self.d, self.post, True).problems()
+
+
+def mix_config(d: int, tokens: int, post: bool, mix: bool) -> MixConfig | ManyConfig:
     """The first pass for a number of tokens."""
     if not mix:
         return MixConfig(d, post, mix)
     if tokens <= FEW_TOKENS:
         return MixConfig(d, post, mix, groups=8, warps=1)
-    return MixConfig(d, post, mix, tokens=2 if post else 4)
+    return ManyConfig(d, post)
 
 
 @dataclass(frozen=True)

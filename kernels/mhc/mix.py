@@ -1,8 +1,8 @@
 """The first mHC pass, for Hopper and Blackwell: residual streams are mixed (post), and multiplied by fn (pre).
 
 A warp has 256 values of each of the four streams of a token, and 3 or 24 rows of fn. It leaves sums over its values;
-the second pass adds those of all slices, in their order. The post-mix is computed in fp64 and rounded once; what is
-multiplied by fn is the rounded value, as if it had been read back.
+the second pass adds those of all slices, in their order. What is multiplied by fn is the rounded value of the post-mix,
+as if it had been read back. Many tokens have their products from mix_many.py.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64, Uint32, const_expr
 
 from kernels.mhc.config import SLICE, SQUARES, STREAMS, SUMS, VALUES, MixConfig
+from kernels.mhc.streams import Streams
 from kernels.shared import ptx
-from kernels.shared.configured import Configured
 
 LANES = 32
 
 
-class Mix(Configured):
-    """CTA (slice, group, block of tokens); a warp has `tokens` neighbouring tokens at a time, and so on by the grid."""
+class Mix(Streams):
+    """CTA (slice, group, block of tokens); a warp has a token at a time."""
 
     config: MixConfig
 
@@ -41,7 +41,7 @@ class Mix(Configured):
         name = f"{type(self).__name__}_{'post_' * c.post}{'mix_' * c.mix}d{c.d}"
         self.kernel.set_name_prefix(name, remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(mX, mY, mC, mM, mNew, mFn, mSums, tokens).launch(
-            grid=[c.slices, c.groups, blocks], block=[LANES * c.warps, 1, 1], stream=stream
+            grid=[c.slices, c.groups, blocks], block=[LANES * c.warps, 1, 1], stream=stream, use_pdl=True
         )
 
     @cute.kernel
@@ -53,79 +53,38 @@ class Mix(Configured):
         lane, warp = thread % LANES, thread // LANES
         first = part * SLICE + lane * VALUES
         inside = first < c.d
+        weights = []
         if const_expr(c.mix):
-            cute.arch.griddepcontrol_launch_dependents()
-        own = (block * c.warps + warp) * c.tokens
-        for begin in cutlass.range(own, tokens, blocks * c.warps * c.tokens, unroll=1):
-            all_streams = []
-            for i in cutlass.range_constexpr(c.tokens):
-                token, here = begin + i, inside & (begin + i < tokens)
-                streams = [self.load(mX, token * STREAMS + j, first, here) for j in range(STREAMS)]
-                if const_expr(c.post):
-                    output = self.load(mY, token, first, here)
-                    streams = self.mixed(streams, output, self.factors(mC, mM, token, token < tokens))
-                    self.store(mNew, token, first, streams, here & (group == 0))
-                all_streams.append(streams)
+            # Before the wait: nobody writes fn while a model runs.
+            weights = self.all_weights(mFn, group, first, inside)
+        cute.arch.griddepcontrol_wait()
+        # Behind it: the second pass loads streams as soon as it is launched.
+        cute.arch.griddepcontrol_launch_dependents()
+        for token in cutlass.range(block * c.warps + warp, tokens, blocks * c.warps, unroll=1):
+            streams = [self.load(mX, token * STREAMS + j, first, inside) for j in range(STREAMS)]
+            if const_expr(c.post):
+                output = self.load(mY, token, first, inside)
+                streams = self.mixed(streams, output, self.factors(mC, mM, token, True))
+                self.store(mNew, token, first, streams, inside & (group == 0))
             if const_expr(c.mix):
-                sums = self.products(mFn, group, first, inside, all_streams)
-                for i in cutlass.range_constexpr(c.tokens):
-                    total = self.over_lanes(sums[i], lane)
-                    self.leave(mSums, (begin + i) * c.slices + part, group, total, lane, begin + i < tokens)
-
-    # ------------------------------------------------------------------ streams
-
-    def load(self, tensor, row, first, inside) -> list:
-        """Four words of eight BF16 of a row of d."""
-        return ptx.load_128(tensor.iterator.toint() + 2 * (Int64(row) * self.config.d + first), inside)
-
-    def values(self, streams: list) -> list:
-        """The values of words, stream by stream."""
-        return [[v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000))] for words in streams]
-
-    def store(self, mNew, token, first, streams: list, wanted) -> None:
-        """The streams of a token to their place."""
-        base = mNew.iterator.toint()
-        for j, words in enumerate(streams):
-            place = Int64(token * STREAMS + j) * self.config.d + first
-            ptx.store_words(base + 2 * place, words, wanted)
-
-    def factors(self, mC, mM, token, exists) -> tuple:
-        """C of each stream, and M by source and destination, in fp64."""
-        c = [ptx.as_float(w) for w in ptx.load_128(mC.iterator.toint() + 16 * Int64(token), exists)]
-        base = mM.iterator.toint() + 64 * Int64(token)
-        rows = [ptx.load_128(base + 16 * j, exists) for j in range(STREAMS)]
-        return [ptx.widen(v) for v in c], [[ptx.widen(ptx.as_float(w)) for w in row] for row in rows]
-
-    def mixed(self, streams: list, output: list, factors: tuple) -> list:
-        """X'_k = C_k y + sum_j M_jk X_j, as words of BF16."""
-        c, m = factors
-        wide = [[ptx.widen(v) for v in values] for values in self.values(streams)]
-        y = [ptx.widen(v) for v in self.values([output])[0]]
-        found = []
-        for k in range(STREAMS):
-            sums = [ptx.mul64(c[k], v) for v in y]
-            for j in range(STREAMS):
-                sums = [ptx.fma64(m[j][k], v, total) for v, total in zip(wide[j], sums, strict=True)]
-            low = [ptx.narrow(total) for total in sums]
-            found.append([ptx.to_bf16x2(low[i], low[i + 1]) for i in range(0, VALUES, 2)])
-        return found
+                total = self.over_lanes(self.products(weights, streams), lane)
+                self.leave(mSums, token * c.slices + part, group, total, lane)
 
     # ------------------------------------------------------------------ products
 
-    def products(self, mFn, group, first, inside, all_streams: list) -> list:
-        """For each token this thread's part of each row's product, of the sum of squares behind them, and zeros. A row
-        of fn is loaded once for all tokens."""
+    def all_weights(self, mFn, group, first, inside) -> list:
+        """This thread's weights of each row of its group, stream by stream."""
+        rows = [group * self.config.rows + row for row in range(self.config.rows)]
+        return [[self.weights(mFn, row, j, first, inside) for j in range(STREAMS)] for row in rows]
+
+    def products(self, weights: list, streams: list) -> list:
+        """This thread's part of each row's product, of the sum of squares behind them, and zeros."""
         c = self.config
-        zero = Float32(0.0)
-        sums = [[zero] * c.places for _ in all_streams]
-        for j in range(STREAMS):
-            values = [self.values([streams[j]])[0] for streams in all_streams]
+        sums = [Float32(0.0)] * c.places
+        for j, values in enumerate(self.values(streams)):
             for row in range(c.rows):
-                weights = self.weights(mFn, group * c.rows + row, j, first, inside)
-                for of_token, v in zip(sums, values, strict=True):
-                    of_token[row] = self.dot(v, weights, of_token[row])
-            for of_token, v in zip(sums, values, strict=True):
-                of_token[c.rows] = self.dot(v, v, of_token[c.rows])
+                sums[row] = self.dot(values, weights[row][j], sums[row])
+            sums[c.rows] = self.dot(values, values, sums[c.rows])
         return sums
 
     def weights(self, mFn, row, j, first, inside) -> list:
@@ -160,11 +119,11 @@ class Mix(Configured):
             offset //= 2
         return total
 
-    def leave(self, mSums, row, group, total, lane, exists) -> None:
+    def leave(self, mSums, row, group, total, lane) -> None:
         """The sums of a warp to their place; that of the squares by group 0."""
         c = self.config
         index, spare = lane // (LANES // c.places), lane % (LANES // c.places)
         place = cutlass.select_(index < c.rows, group * c.rows + index, Int32(SQUARES))
-        wanted = exists & (spare == 0) & ((index < c.rows) | ((index == c.rows) & (group == 0)))
+        wanted = (spare == 0) & ((index < c.rows) | ((index == c.rows) & (group == 0)))
         address = mSums.iterator.toint() + 4 * (Int64(row) * SUMS + place)
         ptx.store_words(address, [Uint32(ptx.bits(total))], wanted)

@@ -42,7 +42,7 @@ class QkNormRope(Configured):
         self.kernel.set_name_prefix(name, remove_cutlass_symbol=True, keep_mangled_name=False)
         ctas = (tokens * ((c.heads + 1) * c.lanes) + THREADS - 1) // THREADS
         self.kernel(mQ, mKv, mWeight, mCos, mSin, tokens, q_token_stride, q_head_stride, kv_stride).launch(
-            grid=[ctas, 1, 1], block=[THREADS, 1, 1], stream=stream
+            grid=[ctas, 1, 1], block=[THREADS, 1, 1], stream=stream, use_pdl=True
         )
 
     @cute.kernel
@@ -57,8 +57,11 @@ class QkNormRope(Configured):
         of_query = mQ.iterator.toint() + 2 * (Int64(token) * q_token_stride + Int64(head) * q_head_stride)
         of_latent = mKv.iterator.toint() + 2 * (Int64(token) * kv_stride)
         address = cutlass.select_(latent, of_latent, of_query) + chunk * (2 * CHUNK)
-        values = load_chunk(address, "bf16", wanted)
+        cute.arch.griddepcontrol_launch_dependents()
+        # Before the wait: nobody writes weights while a model runs.
         weights = self.weights(mWeight, chunk, latent)
+        cute.arch.griddepcontrol_wait()
+        values = load_chunk(address, "bf16", wanted)
         total = rms.over_lanes(rms.sum_of_squares(values, 1), c.lanes)
         inverse = rms.inverse_rms(total, c.c, c.eps)
         angle = 4 * (Int64(token) * (c.width // 2) + (chunk * CHUNK - self.first()) // 2)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kernels.rmsnorm_quantize.config import RowConfig
+from kernels.rmsnorm_quantize.config import MANY_ROWS, RowConfig
 from kernels.shared.quantised import (
     DTYPES,
     Quantised,
@@ -41,6 +41,7 @@ def rmsnorm_quantize(
     out: Quantised | None = None,
     backend: Any,
     kernel: Any = None,
+    ctas: int | None = None,
 ) -> Quantised:
     """quantise(w x / sqrt(mean(x^2) + eps)): x [rows, k] BF16, weight [k] BF16 or fp32.
 
@@ -53,7 +54,9 @@ def rmsnorm_quantize(
     The norm is as good as rounded once to fp32, and is not stored. A row of zeros has codes of zero. NaN or infinity
     in x makes the codes of its row NaN (finite values beside infinity: zeros). One launch, no synchronisation, inputs
     unchanged. No rows: empty tensors, no launch. Raises ValueError naming argument, value and what is allowed before
-    anything is launched. `kernel` replaces the kernel's class.
+    anything is launched. `kernel` replaces the kernel's class, `ctas` how many share the rows (default: one each
+    of few rows). The weight is read while
+    the kernel before may still run (programmatic dependent launch): it must not write it.
     """
     check_arch(OP, backend)
     form = format_for(OP, backend, format, block, scale, swizzled)
@@ -66,22 +69,30 @@ def rmsnorm_quantize(
         check_scalar(OP, "global_scale", global_scale, backend)
     elif global_scale is not None:
         raise ValueError(f"{OP}: global_scale is given; allowed for fp8: None")
-    config = RowConfig(x.shape[1], form, DTYPES[weight.dtype], check_number(OP, "eps", eps))
+    many = x.shape[0] >= MANY_ROWS if ctas is None else ctas < x.shape[0]
+    config = RowConfig(x.shape[1], form, DTYPES[weight.dtype], check_number(OP, "eps", eps), many)
     check_config(OP, config.problems())
     result = outputs(OP, form, x.shape[0], x.shape[1], global_scale, out, backend)
     if x.shape[0]:
-        _launch(config, x, weight, result, backend, kernel)
+        _launch(config, x, weight, result, backend, kernel, ctas)
     return result
 
 
 def _launch(
-    config: RowConfig, x: torch.Tensor, weight: torch.Tensor, result: Quantised, backend: Any, kernel: Any
+    config: RowConfig,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    result: Quantised,
+    backend: Any,
+    kernel: Any,
+    ctas: int | None,
 ) -> None:
     from cutlass import Int32
 
     if kernel is None:
         from kernels.rmsnorm_quantize.simt import RmsnormQuantize as kernel
     g = result.global_scale
+    padded_rows = config.format.padded(x.shape[0], config.chunks)[0]
     arguments = (
         backend.tensor(x.detach(), "x", leading_dim=1, align=16, writable=False),
         backend.tensor(weight.detach(), "weight", align=16, writable=False),
@@ -89,8 +100,9 @@ def _launch(
         backend.tensor(result.codes, "codes", leading_dim=1, align=16),
         backend.tensor(result.scales, "scales", align=16),
         Int32(x.shape[0]),
-        Int32(config.format.padded(x.shape[0], config.chunks)[0]),
+        Int32(padded_rows),
         Int32(row_stride(x)),
+        Int32(min(padded_rows, ctas or backend.multiprocessors * config.resident) if config.many else padded_rows),
         backend.stream(),
     )
     backend.launch(backend.compile(kernel(config), *arguments, name=OP), *arguments)

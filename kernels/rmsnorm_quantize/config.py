@@ -10,6 +10,12 @@ from kernels.shared.formats import CHUNK, BlockFormat
 WARP = 32
 MOST_THREADS = 512
 MOST_TURNS = 4
+MANY_ROWS = 512
+"""From here on CTAs have several rows each."""
+RING_BYTES, MOST_STAGES = 64 << 10, 4
+SHARED_BYTES = 224 << 10
+WARPS_OF_A_QUARTER = {"bf16": 7, "f32": 5}
+"""Warps that the registers of a quarter of a multiprocessor hold, of many rows: up to 72 registers a thread, or 96."""
 WEIGHTS = ("bf16", "f32")
 
 
@@ -20,12 +26,15 @@ class RowConfig:
     k       values of a row
     weight  "bf16" or "f32"
     eps     added to the mean square
+    many    a CTA has many rows: they come through a ring in shared memory, and a thread has two chunks of each if there
+            are so many. Else the way through a row is as short as can be
     """
 
     k: int
     format: BlockFormat = field(default_factory=BlockFormat)
     weight: str = "bf16"
     eps: float = 1e-6
+    many: bool = False
 
     @property
     def chunks(self) -> int:
@@ -34,8 +43,9 @@ class RowConfig:
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA: whole warps, one chunk each if they are enough."""
-        turns = -(-self.chunks // MOST_THREADS)
+        """Threads of a CTA: whole warps, one chunk each if they are enough, two of many rows."""
+        turns = max(-(-self.chunks // MOST_THREADS), min(1 + self.many, self.chunks // WARP))
+        turns = max(turns, 1)
         return -(-self.chunks // (turns * WARP)) * WARP
 
     @property
@@ -47,6 +57,18 @@ class RowConfig:
     def warps(self) -> int:
         """Warps of a CTA."""
         return self.threads // WARP
+
+    @property
+    def stages(self) -> int:
+        """Rows that are under way at once, of many: a power of two."""
+        return MOST_STAGES if MOST_STAGES * 2 * self.k <= RING_BYTES else 2
+
+    @property
+    def resident(self) -> int:
+        """CTAs of a multiprocessor that share many rows: what its shared memory and its registers allow for."""
+        by_memory = SHARED_BYTES // (2 * self.k * self.stages + 4096)
+        by_registers = WARPS_OF_A_QUARTER[self.weight] // -(-self.warps // 4)
+        return max(1, min(by_memory, by_registers))
 
     def problems(self) -> list[str]:
         """Every reason why there is no such kernel."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kernels.rope.config import RopeConfig
+from kernels.rope.config import rope_config
 from kernels.shared.quantised import MAX_ROWS, check_aligned, check_arch, check_config, check_tensor
 
 __all__ = ["check_angles", "check_places", "rope"]
@@ -40,7 +40,7 @@ def rope(
         raise ValueError(f"{OP}: x.shape={tuple(x.shape)}; allowed: (tokens, heads, c) or (tokens, c)")
     heads = x[:, None] if x.dim() == 2 else x
     width = check_angles(OP, cos, sin, heads.shape[0], backend)
-    config = RopeConfig(heads.shape[1], width, inverse)
+    config = rope_config(heads.shape[1], heads.shape[0], width, inverse)
     check_config(OP, config.problems())
     check_places(OP, "x", x, width)
     if x.shape[0] == 0:

@@ -9,6 +9,8 @@ VALUES = 8
 THREADS = 128
 WIDTHS = (16, 32, 64, 128)
 MAX_HEADS = 1024
+MANY_HEADS = 1 << 15
+"""Heads of all tokens from which on a thread has four: it converts their angles once."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,13 @@ class RopeConfig:
     heads    of a token
     width    values of a head that are rotated, its last ones
     inverse  by minus the angles
+    each     heads of a thread
     """
 
     heads: int
     width: int = 64
     inverse: bool = False
+    each: int = 1
 
     @property
     def lanes(self) -> int:
@@ -36,6 +40,14 @@ class RopeConfig:
             found.append(f"heads={self.heads}; allowed: 1 to {MAX_HEADS}")
         if self.width not in WIDTHS:
             found.append(f"2 x the columns of cos = {self.width}; allowed: {', '.join(map(str, WIDTHS))}")
+        if self.each not in (1, 2, 4) or self.heads % self.each:
+            found.append(f"each={self.each}; allowed: 1, 2, 4, a divisor of heads={self.heads}")
         if not isinstance(self.inverse, bool):
             found.append(f"inverse={self.inverse!r}; allowed: True, False")
         return found
+
+
+def rope_config(heads: int, tokens: int, width: int, inverse: bool) -> RopeConfig:
+    """The kernel for a number of tokens."""
+    each = next(e for e in (4, 2, 1) if heads % e == 0) if tokens * heads >= MANY_HEADS else 1
+    return RopeConfig(heads, width, inverse, each)

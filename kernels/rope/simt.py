@@ -1,4 +1,4 @@
-"""rope for Hopper and Blackwell: a thread turns four neighbouring pairs where they lie.
+"""rope for Hopper and Blackwell: a thread turns four neighbouring pairs of a head, or of some, where they lie.
 
 Products of BF16 and fp32 are exact in fp64, so a result is rounded once, to BF16 (by way of fp32).
 """
@@ -14,7 +14,7 @@ from kernels.shared.configured import Configured
 
 
 class Rope(Configured):
-    """Thread i of the grid: values lane * 8 and on of the rotated part of head i // lanes."""
+    """Thread i of the grid: values lane * 8 and on of the rotated part of a head, and of every (heads / each)th."""
 
     config: RopeConfig
 
@@ -34,9 +34,9 @@ class Rope(Configured):
         c = self.config
         name = f"{type(self).__name__}_h{c.heads}_w{c.width}"
         self.kernel.set_name_prefix(name, remove_cutlass_symbol=True, keep_mangled_name=False)
-        ctas = (tokens * (c.heads * c.lanes) + THREADS - 1) // THREADS
+        ctas = (tokens * (c.heads // c.each * c.lanes) + THREADS - 1) // THREADS
         self.kernel(mX, mCos, mSin, tokens, first, token_stride, head_stride, angle_stride).launch(
-            grid=[ctas, 1, 1], block=[THREADS, 1, 1], stream=stream
+            grid=[ctas, 1, 1], block=[THREADS, 1, 1], stream=stream, use_pdl=True
         )
 
     @cute.kernel
@@ -45,16 +45,20 @@ class Rope(Configured):
         thread, _, _ = cute.arch.thread_idx()
         cta, _, _ = cute.arch.block_idx()
         item = cta * THREADS + thread
-        lane, head = item % c.lanes, item // c.lanes % c.heads
-        token = item // (c.lanes * c.heads)
+        groups = c.heads // c.each
+        lane, head = item % c.lanes, item // c.lanes % groups
+        token = item // (c.lanes * groups)
         wanted = token < tokens
         place = Int64(token) * token_stride + Int64(head) * head_stride + first + lane * VALUES
-        address = mX.iterator.toint() + 2 * place
+        addresses = [mX.iterator.toint() + 2 * (place + Int64(n * groups) * head_stride) for n in range(c.each)]
         angle = 4 * (Int64(token) * angle_stride + lane * (VALUES // 2))
-        words = ptx.load_128(address, wanted)
+        cute.arch.griddepcontrol_launch_dependents()
+        cute.arch.griddepcontrol_wait()
+        words = [ptx.load_128(address, wanted) for address in addresses]
         cos = [ptx.as_float(w) for w in ptx.load_128(mCos.iterator.toint() + angle, wanted)]
         sin = [ptx.as_float(w) for w in ptx.load_128(mSin.iterator.toint() + angle, wanted)]
-        ptx.store_words(address, self.turned(words, cos, sin), wanted)
+        for address, own in zip(addresses, words, strict=True):
+            ptx.store_words(address, self.turned(own, cos, sin), wanted)
 
     def turned(self, words: list, cos: list, sin: list) -> list:
         """Pairs (even, odd), a word each, by the angles."""

@@ -10,6 +10,8 @@ PARTS = 256
 """Most partial maxima of a tensor."""
 DTYPES = ("bf16", "f32")
 THREADS = (128, 64, 32)
+WORDS = {"bf16": 8, "f32": 16}
+"""Words of a chunk."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,17 @@ class ChunkConfig:
     dtype: str = "bf16"
     threads: int = 128
     computed: bool = False
+
+    @property
+    def words(self) -> int:
+        """Words that a thread loads for a chunk."""
+        return WORDS[self.dtype]
+
+    @property
+    def resident(self) -> int:
+        """CTAs that a multiprocessor can hold: 1280 threads of up to 48 registers, 896 of 72 with more words. As
+        many are launched, so that no CTA waits for another's end."""
+        return min(32, (1280 if self.words == WORDS["bf16"] else 896) // self.threads)
 
     def problems(self) -> list[str]:
         """Every reason why there is no such kernel."""

@@ -7,9 +7,9 @@ import cutlass.cute as cute
 from cutlass import Boolean, Float32, Int32, Int64, Uint32, const_expr
 
 from kernels.shared import ptx
-from kernels.shared.chunk_config import ChunkConfig
+from kernels.shared.chunk_config import WORDS, ChunkConfig
 from kernels.shared.configured import Configured
-from kernels.shared.encode import Encoder
+from kernels.shared.encode import Encoder, Loaded
 from kernels.shared.formats import CHUNK, SWIZZLE_COLUMNS
 
 LANES = 32
@@ -17,23 +17,34 @@ RANGE = 2688.0
 """6 x 448: the largest NVFP4 value under a global scale of 1."""
 
 
+def load_words(address: Int64, dtype: str, wanted: Boolean) -> list:
+    """The words of sixteen values at an address that is a multiple of 16; zeros unless wanted."""
+    return [w for i in range(WORDS[dtype] // 4) for w in ptx.load_128(address + 16 * i, wanted)]
+
+
+def values_of(words: list, dtype: str) -> list:
+    """The values that words stand for, as floats."""
+    return [ptx.as_float(w) for w in words] if dtype == "f32" else Loaded(words)
+
+
 def load_chunk(address: Int64, dtype: str, wanted: Boolean) -> list:
     """Sixteen values at an address that is a multiple of 16, as floats; zeros unless wanted."""
-    if dtype == "f32":
-        words = [w for i in range(4) for w in ptx.load_128(address + 16 * i, wanted)]
-        return [ptx.as_float(w) for w in words]
-    words = [w for i in range(2) for w in ptx.load_128(address + 16 * i, wanted)]
-    return [v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000))]
+    return values_of(load_words(address, dtype, wanted), dtype)
 
 
 class ChunkPass(Configured, Encoder):
-    """CTA (x, y): rows x, x + grid.x, ...; chunks y * threads + thread. A subclass says what the values are."""
+    """CTA (x, y): rows x, x + grid.x, ...; chunks y * threads + thread. The words of a row are under way while those of
+    the one before are worked on. A subclass says what the values are."""
 
     config: ChunkConfig
 
-    def values(self, a, b, wanted: Boolean) -> list:
-        """The 16 values made of what lies at addresses a and b."""
-        return load_chunk(a, self.config.dtype, wanted)
+    def fetch(self, a, b, wanted: Boolean) -> list:
+        """The words at addresses a and b that a chunk is made of."""
+        return load_words(a, self.config.dtype, wanted)
+
+    def values(self, words: list) -> list:
+        """The 16 values made of them."""
+        return values_of(words, self.config.dtype)
 
     @cute.jit
     def __call__(
@@ -55,29 +66,47 @@ class ChunkPass(Configured, Encoder):
         name = f"{type(self).__name__}_{c.format.name}_{c.dtype}"
         self.kernel.set_name_prefix(name, remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(mA, mB, mScale, mNew, mCodes, mScales, rows, columns, a_stride, b_stride).launch(
-            grid=[ctas, (columns + c.threads - 1) // c.threads, 1], block=[c.threads, 1, 1], stream=stream
+            grid=[ctas, (columns + c.threads - 1) // c.threads, 1],
+            block=[c.threads, 1, 1],
+            stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
     def kernel(self, mA, mB, mScale, mNew, mCodes, mScales, rows, columns, a_stride, b_stride):
         c = self.config
         size = 2 if c.dtype == "bf16" else 4
+        a_row, b_row = Int64(a_stride) * size, Int64(b_stride) * size
         thread, _, _ = cute.arch.thread_idx()
         first, by, _ = cute.arch.block_idx()
         step, _, _ = cute.arch.grid_dim()
         chunk = by * c.threads + thread
-        g = self.global_scale(mScale, mNew)
-        a, b = mA.iterator.toint(), Int64(0)
+        cute.arch.griddepcontrol_launch_dependents()
+        cute.arch.griddepcontrol_wait()
+        a, b = mA.iterator.toint() + chunk * (CHUNK * size), Int64(0)
         if const_expr(mB is not None):
-            b = mB.iterator.toint()
+            b = mB.iterator.toint() + chunk * (CHUNK * size)
+        ahead = cute.make_rmem_tensor((c.words,), Uint32)
+        here = chunk < columns
+        self.keep(ahead, self.fetch(a + Int64(first) * a_row, b + Int64(first) * b_row, here & (first < rows)))
+        g = self.global_scale(mScale, mNew)
         codes, scales = mCodes.iterator.toint(), mScales.iterator.toint()
         padded_rows, padded = self.padded(rows, columns)
         for row in cutlass.range(first, padded_rows, step, unroll=1):
-            live = (row < rows) & (chunk < columns)
-            at = Int64(row) * a_stride + chunk * CHUNK
-            bt = Int64(row) * b_stride + chunk * CHUNK
-            values = self.values(a + at * size, b + bt * size, live)
-            self.put(values, g, row, chunk, codes, scales, columns, live, chunk < padded)
+            words = self.kept(ahead)
+            later = row + step
+            self.keep(ahead, self.fetch(a + Int64(later) * a_row, b + Int64(later) * b_row, here & (later < rows)))
+            values = self.values(words)
+            self.put(values, g, row, chunk, codes, scales, columns, here & (row < rows), chunk < padded)
+
+    def keep(self, registers, words: list) -> None:
+        """Words into registers that outlive a turn of the loop."""
+        for i, word in enumerate(words):
+            registers[i] = word
+
+    def kept(self, registers) -> list:
+        """What they hold."""
+        return [registers[i] for i in range(self.config.words)]
 
     def padded(self, rows, columns):
         """Rows and chunks that have a place for a scale."""
@@ -140,7 +169,7 @@ class Largest:
         name = f"{type(self).__name__}_{self.config.dtype}"
         self.kernel.set_name_prefix(name, remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(mX, mParts, rows, columns, stride).launch(
-            grid=[ctas, 1, 1], block=[LANES * self.WARPS, 1, 1], stream=stream
+            grid=[ctas, 1, 1], block=[LANES * self.WARPS, 1, 1], stream=stream, use_pdl=True
         )
 
     @cute.kernel
@@ -154,6 +183,8 @@ class Largest:
         cta, _, _ = cute.arch.block_idx()
         ctas, _, _ = cute.arch.grid_dim()
         x = mX.iterator.toint()
+        cute.arch.griddepcontrol_launch_dependents()
+        cute.arch.griddepcontrol_wait()
         largest = Uint32(0)
         threads = LANES * self.WARPS
         for begin in cutlass.range(cta * threads * self.LOADS, rows * columns, ctas * threads * self.LOADS, unroll=1):

@@ -4,15 +4,16 @@
     FP8     scale = least power of two s with 448 s >= amax   code = E4M3(x / s)
             or fp32 amax / 448
 
-Each quotient is rounded to fp32 first, as a division instruction does. A block takes one reciprocal y of its step b;
-then q = x y, corrected once by the remainder x - q b, falls on the same side of every midpoint of a code as the
-rounded quotient does (tests/kernels/shared/test_division.py), unless all bits of b's significand are 1 (Markstein
-1990). Such blocks, and those whose step or amax is far from 1 (2^-60, 2^60, 2^100) and would under- or overflow on the
-way, divide.
+Each quotient is rounded to fp32 first, as a division instruction does. A block takes the reciprocal of its step b as
+two fp32 numbers y + z, y cut and z what it lacks; then fl(x y + fl(x z)) falls on the same side of every midpoint of a
+code as the rounded quotient does (tests/kernels/shared/test_division.py), but for three significands of b. z is not
+negative, so -0 stays -0. Such blocks, and those whose step or amax is far from 1 (2^-60, 2^60, 2^100) and would
+under- or overflow on the way, divide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cutlass
@@ -25,11 +26,34 @@ from kernels.shared.formats import CHUNK, E2M1_LARGEST, E4M3_LARGEST, BlockForma
 NAN_BITS, INFINITY_BITS = 0x7FC00000, 0x7F800000
 LEAST_STEP, LARGEST_STEP, LARGEST_AMAX = 0x21800000, 0x5D800000, 0x71800000
 """Bits of 2^-60, 2^60 and 2^100."""
-MAGIC = 8388608.0
-"""2^23: fp32 numbers from here on are integers, so adding it rounds to one, ties to even."""
-MAGIC_SUM = sum(0x4B000000 << 4 * i for i in range(8)) & 0xFFFFFFFF
-"""What eight times 2^23 add to a word of codes, each at its place."""
-SIGNIFICAND = 0x007FFFFF
+STEP_RANGE = LARGEST_STEP - LEAST_STEP
+BELOW_2, BELOW_4 = 2.0**23 - 2, 2.0**24 - 4
+"""Adding one to a size rounds it to halves below 2 and to integers above; the other, to integers below 4 and to even
+ones above. Ties go to the even code: codes are counted from an even number."""
+BELOW_2_BITS, BELOW_4_BITS = 0x4AFFFFFC, 0x4B7FFFFC
+APART = BELOW_2_BITS - BELOW_4_BITS + 2
+"""What brings the second word to the first, where size 4, code 6, is no more than 4 steps further."""
+BELOW_2_SUM = sum(BELOW_2_BITS << 4 * i for i in range(8)) & 0xFFFFFFFF
+"""What the eight words add to the codes, each at its place."""
+MOST = 6.5
+"""Sizes up to here have a code without saturating."""
+EXCEPTIONS = 0x005FFFFC
+"""Bits of a significand that are all 1 in the three that a reciprocal fails for, 0x7FFFFF, 0x5FFFFD and 0x5FFFFE."""
+
+
+def pairwise(values: list, combine: Callable[[Any, Any], Any]) -> Any:
+    """One of many: neighbours are combined until one is left."""
+    while len(values) > 1:
+        values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]
+    return values[0]
+
+
+class Loaded(list):
+    """Sixteen floats that were loaded as eight words of BF16; a kernel that changes them makes a list of its own."""
+
+    def __init__(self, words: list):
+        super().__init__(v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000)))
+        self.words = words
 
 
 class Encoder:
@@ -45,25 +69,29 @@ class Encoder:
     def encode(self, values: list, g) -> tuple:
         """Words of codes and the block scale: a byte in a word, or the bits of an fp32. g: the global scale of
         NVFP4."""
-        largest = self.largest(values)
+        return self.encode_under(self.largest(values), values, g)
+
+    def encode_under(self, largest, values: list, g) -> tuple:
+        """The same where the bits of the block's largest magnitude are known."""
         if self.format.name == "nvfp4":
             scale = self.nvfp4_scale(ptx.as_float(largest), g)
             step = self.nvfp4_step(scale, g)
-            return self.nibbles(self.quotients(values, largest, step)), scale
+            return self.nibbles(self.quotients(list(values), largest, step)), scale
         if self.format.scale == "fp32":
             amax = ptx.max_nan(ptx.as_float(largest), Float32(self.format.floor_f32))
             step = ptx.div(amax, Float32(E4M3_LARGEST))
-            return self.bytes_of(self.quotients(values, largest, step)), ptx.bits(step)
+            return self.bytes_of(self.quotients(list(values), largest, step)), ptx.bits(step)
         byte = self.ue8m0_scale(largest)
         inverse = self.power_of_two(254 - byte, byte == 255)
         return self.bytes_of([ptx.mul(v, inverse) for v in values]), byte
 
     def largest(self, values: list):
         """Bits of the largest magnitude of the block, NaN above all."""
-        most = ptx.magnitude(values[0])
-        for value in values[1:]:
-            most = ptx.max_nan(most, ptx.magnitude(value))
-        found = ptx.bits(most)
+        if isinstance(values, Loaded):
+            pair = pairwise([ptx.magnitude_bf16x2(w) for w in values.words], ptx.max_nan_bf16x2)
+            found = ptx.max_u32(pair << 16, pair & 0xFFFF0000)
+        else:
+            found = ptx.bits(pairwise([ptx.magnitude(v) for v in values], ptx.max_nan))
         offset = 1
         while offset < self.format.lanes:
             found = ptx.max_u32(found, Uint32(cute.arch.shuffle_sync_bfly(found, offset=offset)))
@@ -72,11 +100,15 @@ class Encoder:
 
     # ------------------------------------------------------------------ scales
 
+    @cute.jit
     def nvfp4_scale(self, amax, g):
         """E4M3 byte of amax / (6 g): saturates at 448, NaN is 0x7F."""
-        quotient = ptx.div(amax, ptx.mul(Float32(E2M1_LARGEST), g))
-        zero = Float32(0.0)
-        return ptx.to_e4m3x4([quotient, zero, zero, zero])
+        unit = ptx.mul(Float32(E2M1_LARGEST), g)
+        plain, inverse = self.plain(unit), self.reciprocal(unit)
+        quotient = self.divide(amax, inverse)
+        if (ptx.bits(amax) > LARGEST_AMAX) | (plain == False):  # noqa: E712
+            quotient = ptx.div(amax, unit)
+        return ptx.to_e4m3(quotient)
 
     def nvfp4_step(self, scale, g):
         """What codes are multiples of: the scale's value times g."""
@@ -99,22 +131,46 @@ class Encoder:
     @cute.jit
     def quotients(self, values: list, largest, step) -> list:
         """values / step, rounded to fp32; signed zeros under a step of 0; NaN becomes +6 for E2M1, which has none."""
-        word = ptx.bits(step)
-        plain = (word >= LEAST_STEP) & (word <= LARGEST_STEP) & (largest <= LARGEST_AMAX)
-        plain = plain & ((word & SIGNIFICAND) != SIGNIFICAND)
+        nothing = ptx.bits(step) == 0
+        if const_expr(self.saturates):
+            # The conversion of other architectures saturates; sums of sizes do not.
+            if largest > ptx.bits(ptx.mul(step, Float32(MOST))):
+                values = [self.within(v, ptx.mul(step, Float32(MOST))) for v in values]
+                largest = Uint32(0)
         found = values
-        if plain | (word == 0):
-            inverse = cutlass.select_(word == 0, Float32(0.0), ptx.rcp(step))
-            found = [self.divide(v, step, inverse) for v in values]
+        if (self.plain(step) & (largest <= LARGEST_AMAX)) | nothing:
+            inverse = [cutlass.select_(nothing, Float32(0.0), part) for part in self.reciprocal(step)]
+            found = [self.divide(v, inverse) for v in values]
         else:
             found = [self.defined(ptx.div(v, step)) for v in values]
         return found
 
-    def divide(self, value, step, inverse):
-        """value / step by its reciprocal. The remainder is taken with the sign that lets -0 stay -0."""
-        quotient = ptx.mul(value, inverse)
-        remainder = ptx.fma(quotient, step, ptx.negative(value))
-        return ptx.fma(ptx.negative(remainder), inverse, quotient)
+    @property
+    def saturates(self) -> bool:
+        """Whether values have to be within the codes' range before they become codes."""
+        return self.format.name == "nvfp4" and not self.format.native
+
+    def within(self, value, bound):
+        """A value between -bound and bound; NaN stays, and so do signs."""
+        return ptx.max_nan(ptx.min_nan(value, bound), ptx.negative(bound))
+
+    def plain(self, step):
+        """Whether a reciprocal of this number will do."""
+        word = ptx.bits(step)
+        return (word - LEAST_STEP <= STEP_RANGE) & ((word & EXCEPTIONS) != EXCEPTIONS)
+
+    def reciprocal(self, step) -> tuple:
+        """1 / step as two fp32 numbers, neither of the other sign: an approximation and a step of Newton, cut, and what
+        it lacks."""
+        guess = ptx.rcp_approx(step)
+        lacks = ptx.fma(ptx.negative(step), guess, Float32(1.0))
+        high = ptx.fma_cut(guess, lacks, guess)
+        return high, ptx.mul(ptx.fma(ptx.negative(step), high, Float32(1.0)), guess)
+
+    def divide(self, value, inverse):
+        """value over a step by its reciprocal."""
+        high, low = inverse
+        return ptx.fma(value, high, ptx.mul(value, low))
 
     def defined(self, quotient):
         """NaN as +6 where codes have none."""
@@ -131,18 +187,18 @@ class Encoder:
         return [self.e2m1x8(half) for half in halves]
 
     def e2m1x8(self, quotients: list):
-        """The same by sums. Codes count steps of 1/2 up to 2, of 1 up to 4, of 2 up to 6, and each part starts at an
-        even code: so their sum rounds ties to the even code. Adding 2^23 rounds to an integer.
+        """The same by sums; sizes are at most 6.5. Codes count steps of 1/2 up to 2, of 1 up to 4, of 2 beyond. Fp32
+        numbers have such steps where their exponent changes, and their words count on across it. Of two sums, each with
+        a change at one of the places, the smaller one is right. Signs are those of E4M3 bytes.
         """
-        word, signs = Uint32(0), Uint32(0)
+        word = Uint32(-BELOW_2_SUM & 0xFFFFFFFF)
         for i, quotient in enumerate(quotients):
-            size, magic = ptx.magnitude(quotient), Float32(MAGIC)
-            code = ptx.fma(ptx.fma_sat(size, Float32(0.5), Float32(0.0)), Float32(4.0), magic)
-            code = ptx.fma(ptx.fma_sat(size, Float32(0.5), Float32(-1.0)), Float32(2.0), code)
-            code = ptx.add(ptx.fma_sat(size, Float32(0.5), Float32(-2.0)), code)
-            word = word + (ptx.bits(code) << (4 * i))
-            signs = signs | ((ptx.bits(quotient) >> (28 - 4 * i)) & (8 << (4 * i)))
-        return (word - MAGIC_SUM) | signs
+            size = ptx.magnitude(quotient)
+            low, high = (Int32(ptx.bits(ptx.add(size, Float32(c)))) for c in (BELOW_2, BELOW_4))
+            word = word + (Uint32(ptx.min_s32(high + APART, low)) << (4 * i))
+        even, odd = ptx.to_e4m3x4(quotients[::2]), ptx.to_e4m3x4(quotients[1::2])
+        signs = ((even >> 4) & 0x0F0F0F0F) | (odd & 0xF0F0F0F0)
+        return word | (signs & 0x88888888)
 
     def bytes_of(self, quotients: list) -> list:
         """Four words of four E4M3 bytes."""

@@ -18,8 +18,17 @@ ORDINARY = 126.0
 
 def exp(x: Any) -> Any:
     """e^x: x log2 e is taken in two parts, 2^(a + b) = 2^a (1 + b ln 2) for a small b. Subnormal results are 0."""
+    power, found, corrected = _parts(x)
+    return cutlass.select_(ptx.magnitude(power) < ORDINARY, corrected, found)
+
+
+def exp_ordinary(x: Any) -> Any:
+    """The same if the result is a normal number; infinity or NaN if it is larger, anything if smaller."""
+    return _parts(x)[2]
+
+
+def _parts(x: Any) -> tuple[Any, Any, Any]:
     power = ptx.mul(x, Float32(LOG2_E))
     rest = ptx.fma(x, Float32(LOG2_E_REST), ptx.fma(x, Float32(LOG2_E), ptx.negative(power)))
     found = ptx.ex2_approx(power)
-    corrected = ptx.fma(ptx.mul(found, Float32(LN_2)), rest, found)
-    return cutlass.select_(ptx.magnitude(power) < ORDINARY, corrected, found)
+    return power, found, ptx.fma(ptx.mul(found, Float32(LN_2)), rest, found)

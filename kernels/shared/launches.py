@@ -10,8 +10,6 @@ from kernels.shared.chunk_config import ChunkConfig
 from kernels.shared.formats import CHUNK
 from kernels.shared.quantised import Quantised, row_stride
 
-THREADS_PER_SM = 2048
-
 
 def launch_chunks(
     op: str,
@@ -32,7 +30,7 @@ def launch_chunks(
     padded_rows = config.format.padded(rows, columns)[0]
     across = -(-columns // config.threads)
     if ctas is None:
-        ctas = max(1, backend.multiprocessors * THREADS_PER_SM // config.threads // across)
+        ctas = max(1, backend.multiprocessors * config.resident // across)
     tensors = [backend.tensor(x.detach(), n, leading_dim=1, align=16, writable=False) for n, x in inputs.items()]
     strides = [row_stride(x) for x in inputs.values()]
     arguments = (

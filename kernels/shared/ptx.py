@@ -30,13 +30,16 @@ def assembly(
     effects: bool = False,
     fixed: bool = False,
     early: bool = False,
+    tied: int = 0,
 ) -> list[Any]:
     """One inline assembly statement: `results` are DSL types, `arguments` DSL values; gives DSL values.
 
     effects: it reads or writes memory, and stays where it is. fixed: it stays there although it touches no memory.
-    early: results are written before all arguments are read.
+    early: results are written before all arguments are read. tied: the first arguments lie in the registers of the
+    first results.
     """
-    constraints = [f"={'&' * early}{_LETTERS[t]}" for t in results] + [_LETTERS[type(a)] for a in arguments]
+    constraints = [f"={'&' * early}{_LETTERS[t]}" for t in results]
+    constraints += [str(i) if i < tied else _LETTERS[type(a)] for i, a in enumerate(arguments)]
     types = [t.mlir_type for t in results]
     result: Any = None
     if types:
@@ -79,9 +82,9 @@ def fma(a: Float32, b: Float32, c: Float32, *, loc: Any = None, ip: Any = None) 
 
 
 @dsl_user_op
-def fma_sat(a: Float32, b: Float32, c: Float32, *, loc: Any = None, ip: Any = None) -> Float32:
-    """a b + c, rounded once, then clamped to [0, 1]; NaN becomes 0."""
-    return assembly("fma.rn.sat.f32 $0, $1, $2, $3;", [Float32], [Float32(a), Float32(b), Float32(c)], loc, ip)[0]
+def fma_cut(a: Float32, b: Float32, c: Float32, *, loc: Any = None, ip: Any = None) -> Float32:
+    """a b + c, rounded once, towards zero."""
+    return assembly("fma.rz.f32 $0, $1, $2, $3;", [Float32], [Float32(a), Float32(b), Float32(c)], loc, ip)[0]
 
 
 @dsl_user_op
@@ -100,6 +103,16 @@ def magnitude(a: Float32, *, loc: Any = None, ip: Any = None) -> Float32:
 def div(a: Float32, b: Float32, *, loc: Any = None, ip: Any = None) -> Float32:
     """a / b, rounded to nearest even, subnormal values included."""
     return assembly("div.rn.f32 $0, $1, $2;", [Float32], [Float32(a), Float32(b)], loc, ip)[0]
+
+
+def quick_div(a: Float32, b: Float32) -> Float32:
+    """a / b as `div` has it where neither is far from 1 (b from 2^-60 to 2^60, a up to 2^100), but that a quotient
+    within 2^-20 of its last bit of the middle between two numbers may become the other one."""
+    guess = rcp_approx(b)
+    inverse = fma(guess, fma(negative(b), guess, Float32(1.0)), guess)
+    quotient = mul(a, inverse)
+    # The remainder is taken with the sign that lets -0 stay -0.
+    return fma(negative(fma(quotient, b, negative(a))), inverse, quotient)
 
 
 @dsl_user_op
@@ -216,9 +229,39 @@ def as_float(word: Uint32, *, loc: Any = None, ip: Any = None) -> Float32:
 
 
 @dsl_user_op
+def here(word: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """A word as it is. What is made of it is made here: no compiler takes it out of a loop, so registers stay free."""
+    return assembly("mov.b32 $0, $1;", [Uint32], [Uint32(word)], loc, ip, fixed=True)[0]
+
+
+@dsl_user_op
 def max_u32(a: Uint32, b: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
     """The larger of two unsigned words. Of magnitudes of floats: of NaN, infinity and numbers in this order."""
     return assembly("max.u32 $0, $1, $2;", [Uint32], [Uint32(a), Uint32(b)], loc, ip)[0]
+
+
+@dsl_user_op
+def min_s32(a: Int32, b: Int32, *, loc: Any = None, ip: Any = None) -> Int32:
+    """The smaller of two signed words."""
+    return assembly("min.s32 $0, $1, $2;", [Int32], [Int32(a), Int32(b)], loc, ip)[0]
+
+
+@dsl_user_op
+def magnitude_bf16x2(pair: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """|a| of both BF16 of a word."""
+    return assembly("abs.bf16x2 $0, $1;", [Uint32], [Uint32(pair)], loc, ip)[0]
+
+
+@dsl_user_op
+def max_nan_bf16x2(a: Uint32, b: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """The larger of each of two pairs of BF16, NaN (0x7FFF) if either is."""
+    return assembly("max.NaN.bf16x2 $0, $1, $2;", [Uint32], [Uint32(a), Uint32(b)], loc, ip)[0]
+
+
+@dsl_user_op
+def min_nan_bf16x2(a: Uint32, b: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """The smaller of each of two pairs of BF16, NaN (0x7FFF) if either is."""
+    return assembly("min.NaN.bf16x2 $0, $1, $2;", [Uint32], [Uint32(a), Uint32(b)], loc, ip)[0]
 
 
 @dsl_user_op
@@ -235,6 +278,13 @@ def to_e4m3x4(values: Sequence[Float32], *, loc: Any = None, ip: Any = None) -> 
         "mov.b32 $0, {l, h}; }"
     )
     return assembly(text, [Uint32], [Float32(v) for v in values], loc, ip)[0]
+
+
+@dsl_user_op
+def to_e4m3(value: Float32, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """A float as an E4M3 byte in a word: nearest even, saturating at 448, NaN to 0x7F."""
+    text = "{ .reg .b16 h; cvt.rn.satfinite.e4m3x2.f32 h, 0f00000000, $1; cvt.u32.u16 $0, h; }"
+    return assembly(text, [Uint32], [Float32(value)], loc, ip)[0]
 
 
 @dsl_user_op
@@ -257,6 +307,21 @@ def to_e2m1x8(values: Sequence[Float32], *, loc: Any = None, ip: Any = None) -> 
     return assembly(text, [Uint32], [Float32(v) for v in values], loc, ip)[0]
 
 
+# ---------------------------------------------------------------------- tensor cores
+
+
+@dsl_user_op
+def mma_bf16(
+    d: Sequence[Float32], a: Sequence[Uint32], b: Sequence[Uint32], *, loc: Any = None, ip: Any = None
+) -> list[Float32]:
+    """d + a b for a 16 x 16 tile a and a 16 x 8 tile b of BF16 (PTX: mma.sync.m16n8k16), sums in fp32, cut."""
+    text = (
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};"
+    )
+    arguments = [*(Uint32(x) for x in (*a, *b)), *(Float32(x) for x in d)]
+    return assembly(text, [Float32] * 4, arguments, loc, ip, fixed=True)
+
+
 # ---------------------------------------------------------------------- global memory
 
 
@@ -273,6 +338,27 @@ def load_32(address: Int64, wanted: Boolean, *, loc: Any = None, ip: Any = None)
     """One word; zero unless wanted."""
     text = _PREDICATE.format(flag="$2", body="mov.b32 $0, 0; @p ld.global.b32 $0, [$1];")
     return assembly(text, [Uint32], [Int64(address), Int32(wanted)], loc, ip, effects=True)[0]
+
+
+@dsl_user_op
+def load_shared_128(address: Int32, *, loc: Any = None, ip: Any = None) -> list[Uint32]:
+    """Four words at a shared address that is a multiple of 16."""
+    return assembly("ld.shared.v4.b32 {$0,$1,$2,$3}, [$4];", [Uint32] * 4, [Int32(address)], loc, ip, effects=True)
+
+
+@dsl_user_op
+def store_shared_128(address: Int32, words: Sequence[Uint32], *, loc: Any = None, ip: Any = None) -> None:
+    """Four words to a shared address that is a multiple of 16."""
+    text = "st.shared.v4.b32 [$0], {$1,$2,$3,$4};"
+    assembly(text, [], [Int32(address), *(Uint32(w) for w in words)], loc, ip, effects=True)
+
+
+@dsl_user_op
+def bulk_copy(target: Int32, source: Int64, size: Int32, barrier: Int32, *, loc: Any = None, ip: Any = None) -> None:
+    """`size` contiguous bytes of global memory to shared memory, all multiples of 16; the barrier counts them (PTX:
+    cp.async.bulk)."""
+    text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
+    assembly(text, [], [Int32(target), Int64(source), Int32(size), Int32(barrier)], loc, ip, effects=True)
 
 
 @dsl_user_op

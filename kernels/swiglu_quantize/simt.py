@@ -5,24 +5,53 @@ h = gate up / (1 + e^-gate)
 
 from __future__ import annotations
 
+import cutlass.cute as cute
 from cutlass import Float32, const_expr
 
 from kernels.shared import ptx
-from kernels.shared.chunks import ChunkPass, load_chunk
-from kernels.shared.exponential import exp
+from kernels.shared.chunks import ChunkPass, load_words, values_of
+from kernels.shared.encode import pairwise
+from kernels.shared.exponential import exp, exp_ordinary
+from kernels.swiglu_quantize.config import SwigluConfig
+
+LEAST_GATE = -40.0
+"""From here on 1 + e^-gate is below 2^60."""
 
 
 class SwigluQuantize(ChunkPass):
     """The values are silu(min(gate, limit)) clamp(up, -limit, limit)."""
 
-    def values(self, a, b, wanted) -> list:
-        dtype = self.config.dtype
-        pairs = zip(load_chunk(a, dtype, wanted), load_chunk(b, dtype, wanted), strict=True)
-        return [self.swiglu(gate, up) for gate, up in pairs]
+    config: SwigluConfig
+
+    def fetch(self, a, b, wanted) -> list:
+        return load_words(a, "bf16", wanted) + load_words(b, "bf16", wanted)
+
+    @cute.jit
+    def values(self, words: list) -> list:
+        half = len(words) // 2
+        gates, ups = list(values_of(words[:half], "bf16")), list(values_of(words[half:], "bf16"))
+        found = gates
+        if const_expr(self.config.ordinary):
+            if self.least(words[:half]) >= LEAST_GATE:
+                found = [self.quick(*self.limited(gate, up)) for gate, up in zip(gates, ups, strict=True)]
+            else:
+                found = [self.swiglu(*self.limited(gate, up)) for gate, up in zip(gates, ups, strict=True)]
+        else:
+            found = [self.swiglu(*self.limited(gate, up)) for gate, up in zip(gates, ups, strict=True)]
+        return found
+
+    def least(self, words: list):
+        """The smallest value of words of BF16; NaN if there is one."""
+        pair = pairwise(words, ptx.min_nan_bf16x2)
+        return ptx.min_nan(ptx.as_float(pair << 16), ptx.as_float(pair & 0xFFFF0000))
+
+    def quick(self, gate, up):
+        """One value, if gate is neither NaN nor so small that 1 + e^-gate has no reciprocal."""
+        e = exp_ordinary(ptx.negative(gate))
+        return ptx.quick_div(ptx.mul(gate, up), ptx.add(e, Float32(1.0)))
 
     def swiglu(self, gate, up):
-        """One value."""
-        gate, up = self.limited(gate, up)
+        """One value, whatever it is made of."""
         e = exp(ptx.negative(gate))
         return ptx.div(ptx.mul(gate, up), ptx.add(e, Float32(1.0)))
 

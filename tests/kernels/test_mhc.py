@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernels.mhc import mhc_post, mhc_post_pre_rmsnorm_quantize, mhc_pre_rmsnorm_quantize
-from kernels.mhc.config import MixConfig, mix_config
+from kernels.mhc.config import ManyConfig, MixConfig, mix_config
 from oracles import mhc
 from tests.kernels.passes import backend_for, refused, unaligned, values
 
@@ -83,9 +83,9 @@ def test_bad_input_of_the_post_mix(backend: Any, changed: dict[str, Any], parts:
     assert counters.launches == 0
 
 
-@pytest.mark.parametrize("tokens", [2, 20])
+@pytest.mark.parametrize("tokens", [2, 70])
 def test_the_fused_form_is_its_parts_bit_for_bit(backend: Any, tokens: int) -> None:
-    """Two tokens deal the rows to several warps, twenty do not."""
+    """Two tokens deal the rows to several warps, seventy do not."""
     post, pre = post_inputs(tokens), pre_inputs()
     streams = mhc_post(**post, backend=backend)
     apart = mhc_pre_rmsnorm_quantize(streams, **pre, backend=backend)
@@ -114,8 +114,13 @@ def test_no_tokens_give_empty_outputs_without_a_launch(backend: Any) -> None:
     assert found.c.shape == (0, 4) and found.m.shape == (0, 4, 4) and found.x.codes.shape == (0, D // 2)
 
 
-def test_few_tokens_deal_the_rows_to_warps() -> None:
-    assert (mix_config(4096, 1, False, True).groups, mix_config(4096, 17, False, True).groups) == (8, 1)
-    assert mix_config(4096, 1, True, False).groups == 1
-    assert MixConfig(4096, False, True, 8).places == 4 and MixConfig(4096, False, True, 1).places == 32
+def test_the_number_of_tokens_chooses_the_first_pass() -> None:
+    """Few deal the rows of fn to warps, many have tensor cores."""
+    few = mix_config(4096, 32, False, True)
+    assert isinstance(few, MixConfig) and few.groups == 8 and few.places == 4
+    assert mix_config(4096, 33, False, True) == ManyConfig(4096, False)
+    assert mix_config(4096, 33, True, True) == ManyConfig(4096, True)
+    assert mix_config(4096, 33, True, False) == MixConfig(4096, True, False)
+    assert (ManyConfig(528, False).slices, ManyConfig(528, False).warps, ManyConfig(528, True).warps) == (3, 12, 8)
     assert any("post=False, mix=False" in p for p in MixConfig(64, False, False).problems())
+    assert any("d=40" in p for p in ManyConfig(40, False).problems())

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.rope import rope
+from kernels.rope import config, rope
+from kernels.rope.config import RopeConfig
 from oracles.rope import angles, frequencies, rotate
 from tests.kernels.passes import backend_for, refused, unaligned, values
 
@@ -62,3 +63,18 @@ def test_the_last_values_turn_in_place_and_back(backend: Any, width: int) -> Non
     rope(y, cos, sin, inverse=True, backend=backend)
     torch.testing.assert_close(y, x, rtol=2**-6, atol=2**-6)
     assert not torch.equal(rotate(x, cos[:, None], sin[:, None]).bfloat16(), x)
+
+
+@pytest.mark.parametrize("heads", [8, 6, 3])
+def test_several_heads_of_a_thread_have_the_same_bits(
+    backend: Any, heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, angles = values(5, heads, 128), torch.rand(2, 5, 32, generator=torch.Generator().manual_seed(4))
+    want = rope(x.clone(), *angles, backend=backend)
+    monkeypatch.setattr(config, "MANY_HEADS", 0)
+    assert config.rope_config(heads, 5, 64, False).each == {8: 4, 6: 2, 3: 1}[heads]
+    assert torch.equal(rope(x.clone(), *angles, backend=backend), want)
+
+
+def test_heads_of_a_thread_divide_the_heads() -> None:
+    assert any("each=4; allowed: 1, 2, 4, a divisor of heads=6" in p for p in RopeConfig(6, each=4).problems())

@@ -1,4 +1,4 @@
-"""A quotient by reciprocal and one correction decides every midpoint of E2M1 and E4M3 as a division does.
+"""A quotient by a reciprocal in two parts decides every midpoint of E2M1 and E4M3 as a division does.
 
 `kernels/shared/encode.py` relies on it. The midpoints have the significands n / 2^k with n odd below 32. Values within
 two steps of a midpoint times b are the only ones that can be decided otherwise. All significands of b were tried once
@@ -10,16 +10,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernels.shared.encode import EXCEPTIONS
+
 MIDPOINTS = [n / 2.0 ** (n.bit_length() - 1) for n in range(1, 32, 2)]
 
 
-def corrected(x: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """As `Encoder.divide`, in fp32; longdouble holds what an fma holds before it rounds."""
-    inverse = (1 / b.astype(np.longdouble)).astype(np.float32)
-    quotient = (x.astype(np.float64) * inverse.astype(np.float64)).astype(np.float32)
-    remainder = (quotient.astype(np.float64) * b.astype(np.float64) - x.astype(np.float64)).astype(np.float32)
-    found = quotient.astype(np.longdouble) - remainder.astype(np.longdouble) * inverse.astype(np.longdouble)
-    return found.astype(np.float32)
+def side(x: np.ndarray, b: np.ndarray, midpoint: float) -> np.ndarray:
+    """-1, 0 or 1: where the quotient of `Encoder.divide` lies of the midpoint. An fp64 number holds how far the sum is
+    from it before it is rounded."""
+    exact = 1 / b.astype(np.longdouble)
+    high = exact.astype(np.float32)
+    high = np.where(high.astype(np.longdouble) > exact, np.nextafter(high, np.float32(0)), high).astype(np.float32)
+    wide = high.astype(np.float64)
+    lacks = (1 - b.astype(np.float64) * wide).astype(np.float32)
+    low = (lacks.astype(np.float64) * wide).astype(np.float32)
+    rest = (x.astype(np.float64) * low.astype(np.float64)).astype(np.float32)
+    off = (x.astype(np.float64) * wide - midpoint) + rest.astype(np.float64)
+    below = 2.0**-25 if midpoint == 1.0 else 2.0**-24
+    return np.where(off > 2.0**-24, 1, np.where(off < -below, -1, 0))
 
 
 def near(b: np.ndarray, midpoint: float, steps: int) -> np.ndarray:
@@ -34,11 +42,15 @@ def test_midpoints_are_decided_as_by_a_division(midpoint: float) -> None:
     b = (significands * 2.0**-23).astype(np.float32)
     for steps in range(-2, 3):
         x = near(b, midpoint, steps)
-        want, found = x / b, corrected(x, b)
-        assert np.array_equal(np.sign(found - np.float32(midpoint)), np.sign(want - np.float32(midpoint))), steps
+        assert np.array_equal(side(x, b, midpoint), np.sign(x / b - np.float32(midpoint)).astype(int)), steps
 
 
-def test_a_significand_of_ones_is_the_exception() -> None:
-    b = np.array([2.0 - 2.0**-23], np.float32)
-    x = near(b, 1.0, 1)
-    assert x / b > 1.0 and corrected(x, b) == 1.0
+@pytest.mark.parametrize(
+    ("bits", "midpoint", "steps"), [(0x7FFFFF, 1.0, 1), (0x5FFFFD, 1.625, 0), (0x5FFFFE, 1.4375, 0)]
+)
+def test_three_significands_are_the_exceptions(bits: int, midpoint: float, steps: int) -> None:
+    """`Encoder.plain` sends them, and five others, to a division."""
+    b = np.array([0x3F800000 | bits], np.uint32).view(np.float32)
+    x = near(b, midpoint, steps)
+    assert side(x, b, midpoint) == 0 and np.sign(x / b - np.float32(midpoint)) == 1
+    assert bits & EXCEPTIONS == EXCEPTIONS
