@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,7 @@ from emulator.events import Access, WarpId
 from emulator.memory.globals import GlobalMemory, Region
 
 _MOST_BYTES = 1 << 28
-"""Larger outputs are not followed: four bytes are kept for every four of theirs."""
-
-_GRAIN = 2
+"""Larger outputs are not followed: four bytes are kept for every two of theirs, or for each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +31,26 @@ class Clash:
     def changed(self) -> int | None:
         """The first address whose content is another now; None if the same was written again."""
         differs = _content(self.region, self.places) != self.before
-        return self.region.address + int(self.places[differs][0]) * _GRAIN if differs.any() else None
+        return self.region.address + int(self.places[differs][0]) * _grain(self.region) if differs.any() else None
+
+
+def _grain(region: Region) -> int:
+    """Bytes of a step: one where elements are bytes, which neighbours may write, else two."""
+    return 1 if math.prod(region.shape) == region.nbytes else 2
 
 
 def _content(region: Region, places: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """The bytes of a region at places of two bytes, one of which may end behind it."""
-    raw = region.views[1]
-    low = raw[places * _GRAIN].astype(np.uint16)
-    high = raw[np.minimum(places * _GRAIN + 1, raw.size - 1)]
+    """The bytes of a region at places of one or two bytes, one of which may end behind it."""
+    raw, grain = region.views[1], _grain(region)
+    low = raw[places * grain].astype(np.uint16)
+    if grain == 1:
+        return low
+    high = raw[np.minimum(places * grain + 1, raw.size - 1)]
     return low | high.astype(np.uint16) << np.uint16(8)
 
 
 class Writers:
-    """Follows writes of outputs that nobody had written before the launch, in steps of two bytes."""
+    """Follows writes of outputs that nobody had written before the launch, in steps of one or two bytes."""
 
     def __init__(self, memory: GlobalMemory) -> None:
         self._fresh = {id(r) for r in memory.regions if r.poisoned and 0 < r.nbytes <= _MOST_BYTES}
@@ -59,11 +65,11 @@ class Writers:
         read since, is a clash."""
         if id(region) not in self._fresh:
             return None
-        last = self._last.get(id(region))
+        last, grain = self._last.get(id(region)), _grain(region)
         if last is None:
-            last = self._last[id(region)] = np.zeros(-(-region.nbytes // _GRAIN), np.int32)
-        starts = (record.addresses.astype(np.int64).ravel() - region.address) // _GRAIN
-        places = (starts[:, None] + np.arange(-(-record.nbytes // _GRAIN))).ravel()
+            last = self._last[id(region)] = np.zeros(-(-region.nbytes // grain), np.int32)
+        starts = (record.addresses.astype(np.int64).ravel() - region.address) // grain
+        places = (starts[:, None] + np.arange(-(-record.nbytes // grain))).ravel()
         if record.kind != "write":
             last[places] = 0
             return None

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from emulator.errors import MemoryFault
+from emulator.events import Access, WarpId
 from emulator.memory.globals import GlobalMemory
 from emulator.watch import Finding
+from emulator.watch.writers import Writers
 from tests.emulator.watch.checked import Checked, kinds
 
 MINE = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd30, %r1, 4; add.s64 %rd31, %rd1, %rd30; add.s64 %rd32, %rd2, %rd30;"
@@ -164,6 +166,24 @@ def test_writing_again_what_was_read_or_what_is_ones_own_is_silent():
 def test_two_blocks_that_write_the_same_tile():
     finding = only(check("mov.u32 %r2, %ctaid.x; st.global.u32 [%rd32], %r2;", grid=2).found)
     assert (finding.where.cta, finding.other.cta) == ((1, 0, 0), (0, 0, 0))
+
+
+def test_neighbouring_bytes_that_two_warps_write_are_not_one_element():
+    memory, held = GlobalMemory(), np.full(64, 255, np.uint8)
+    memory.register(held.ctypes.data, 64, "out", shape=(64,), dtype="uint8", poisoned=1)
+    writers = Writers(memory)
+
+    def write(warp: int, place: int):
+        where = np.array([held.ctypes.data + place])
+        return writers.note(
+            Access(WarpId((0, 0, 0), 0, warp), "global", "write", "generic", where, 1), 0, *memory.regions
+        )
+
+    assert write(0, 6) is None and write(1, 7) is None and write(0, 6) is None
+    clash = write(1, 6)
+    assert clash is not None and clash.places.tolist() == [6] and clash.who.warp == 0
+    held[6] = 1
+    assert clash.changed() == held.ctypes.data + 6
 
 
 def test_findings_count_instead_of_repeating():
