@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ def copied_us(moved: int) -> float:
     half = max(16, moved // 2)
     count = calls_for(moved)
     pairs = [[torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(2)] for _ in range(count)]
-    return graph_us([lambda a=a, b=b: a.copy_(b) for a, b in pairs])
+    return graph_us([partial(a.copy_, b) for a, b in pairs])
 
 
 def calls_for(moved: int) -> int:

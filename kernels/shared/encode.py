@@ -161,11 +161,11 @@ class Encoder:
 
     def reciprocal(self, step) -> tuple:
         """1 / step as two fp32 numbers, neither of the other sign: an approximation and a step of Newton, cut, and what
-        it lacks."""
+        it lacks. Of approximations that are one bit apart the same two come, so all hardware has the same codes."""
         guess = ptx.rcp_approx(step)
         lacks = ptx.fma(ptx.negative(step), guess, Float32(1.0))
         high = ptx.fma_cut(guess, lacks, guess)
-        return high, ptx.mul(ptx.fma(ptx.negative(step), high, Float32(1.0)), guess)
+        return high, ptx.mul(ptx.fma(ptx.negative(step), high, Float32(1.0)), high)
 
     def divide(self, value, inverse):
         """value over a step by its reciprocal."""

@@ -1,11 +1,13 @@
 """A quotient by a reciprocal in two parts decides every midpoint of E2M1 and E4M3 as a division does.
 
 `kernels/shared/encode.py` relies on it. The midpoints have the significands n / 2^k with n odd below 32. Values within
-two steps of a midpoint times b are the only ones that can be decided otherwise. All significands of b were tried once
-(671 million quotients); here every 101st is, and the ends.
+two steps of a midpoint times b are the only ones that can be decided otherwise. All significands of b were tried once,
+with approximations of 1 / b one bit to either side (2 billion quotients); here every 101st is, and the ends.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +17,14 @@ from kernels.shared.encode import EXCEPTIONS
 MIDPOINTS = [n / 2.0 ** (n.bit_length() - 1) for n in range(1, 32, 2)]
 
 
-def side(x: np.ndarray, b: np.ndarray, midpoint: float) -> np.ndarray:
+def side(x: np.ndarray, b: np.ndarray, midpoint: float, towards: float = 1.0) -> np.ndarray:
     """-1, 0 or 1: where the quotient of `Encoder.divide` lies of the midpoint. An fp64 number holds how far the sum is
-    from it before it is rounded."""
-    exact = 1 / b.astype(np.longdouble)
-    high = exact.astype(np.float32)
-    high = np.where(high.astype(np.longdouble) > exact, np.nextafter(high, np.float32(0)), high).astype(np.float32)
+    from it before it is rounded. towards: where the approximation of 1 / b is off to, by a bit."""
+    guess = np.nextafter((1 / b.astype(np.longdouble)).astype(np.float32), np.float32(towards))
+    off = (1 - b.astype(np.float64) * guess.astype(np.float64)).astype(np.float32)
+    better = guess.astype(np.longdouble) * (1 + off.astype(np.longdouble))
+    high: Any = better.astype(np.float32)
+    high = np.where(high.astype(np.longdouble) > better, np.nextafter(high, np.float32(0)), high).astype(np.float32)
     wide = high.astype(np.float64)
     lacks = (1 - b.astype(np.float64) * wide).astype(np.float32)
     low = (lacks.astype(np.float64) * wide).astype(np.float32)
@@ -36,13 +40,14 @@ def near(b: np.ndarray, midpoint: float, steps: int) -> np.ndarray:
     return (product.view(np.int32) + steps).view(np.float32)
 
 
+@pytest.mark.parametrize("towards", [0.0, 2.0])
 @pytest.mark.parametrize("midpoint", MIDPOINTS)
-def test_midpoints_are_decided_as_by_a_division(midpoint: float) -> None:
+def test_midpoints_are_decided_as_by_a_division(midpoint: float, towards: float) -> None:
     significands = np.r_[np.arange(1 << 23, 1 << 24, 101), np.arange((1 << 24) - 99, (1 << 24) - 1)]
     b = (significands * 2.0**-23).astype(np.float32)
     for steps in range(-2, 3):
         x = near(b, midpoint, steps)
-        assert np.array_equal(side(x, b, midpoint), np.sign(x / b - np.float32(midpoint)).astype(int)), steps
+        assert np.array_equal(side(x, b, midpoint, towards), np.sign(x / b - np.float32(midpoint)).astype(int)), steps
 
 
 @pytest.mark.parametrize(
