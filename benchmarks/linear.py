@@ -1,4 +1,4 @@
-"""Small-M linears on a GPU: time of CUDA-graph replays over rotated, cold weights, beside what limits them and beside
+"""Linears on a GPU: time of CUDA-graph replays over rotated, cold weights, beside what limits them and beside
 others' kernels in the same run.
 
 Every call in a graph reads its own weights; the sets of one shape are at least 256 MB, so nothing is left in L2. Times
@@ -49,6 +49,10 @@ SHAPES = (
 """Flash's linears."""
 PROJECTIONS = Shape("projections", 0, 4096, (1024, 512, 1024, 1024, 256, 256, 64))
 """What reads a layer's input: wq_a, wkv, compressor wkv and wgate, the indexer's, the indexer's head weights."""
+
+
+MANY = (8, 32, 64, 256, 1024, 4096)
+"""Tokens beyond decode, for one shape."""
 
 
 def sets_of(size: int) -> int:
@@ -148,8 +152,9 @@ def jobs() -> list[Job]:
     plain = [Job(shape, 1, pdl=False) for shape in SHAPES]
     exact = [Job(shape, m) for m in (1, 4, 16) for shape in SHAPES]
     rounded = [Job(shape, m, "e4m3") for m in (1, 4, 16) for shape in SHAPES if shape.n >= 4096]
-    formats = [Job(SHAPES[5], 1, form=form) for form in ("mxfp4", "fp8")]
-    return plain + exact + [Job(PROJECTIONS), Job(PROJECTIONS, 1, pdl=False)] + rounded + formats
+    formats = [Job(SHAPES[5], m, form=form) for m in (1, 16, MANY[-1]) for form in ("mxfp4", "fp8")]
+    several = [Job(PROJECTIONS, m) for m in (1, 4, 16)] + [Job(PROJECTIONS, 1, pdl=False)]
+    return plain + exact + several + rounded + formats + [Job(SHAPES[5], m) for m in MANY]
 
 
 def main() -> None:
@@ -183,13 +188,12 @@ def main() -> None:
         lines.append({"shape": job.shape.name, "m": job.m, "form": job.form, "activation": job.activation})
         lines[-1] |= {"pdl": job.pdl, "us": time, "bytes": size, "read_us": floor}
         del data
-    for shape in SHAPES:
-        if not shape.grouped:
-            bf16, fp8 = others_us(shape, 1)
-            print(
-                f"{shape.name:12s} m= 1 cuBLAS bf16 {bf16:7.2f} us, _scaled_mm fp8 (16 tokens) {fp8:7.2f} us",
-                flush=True,
-            )
-            lines.append({"shape": shape.name, "cublas_bf16_us": bf16, "scaled_mm_us": fp8})
+    for shape, m in [(shape, 1) for shape in SHAPES if not shape.grouped] + [(SHAPES[5], m) for m in MANY]:
+        bf16, fp8 = others_us(shape, m)
+        print(
+            f"{shape.name:12s} m={m:2d} cuBLAS bf16 {bf16:7.2f} us, _scaled_mm fp8 (16 tokens at least) {fp8:7.2f} us",
+            flush=True,
+        )
+        lines.append({"shape": shape.name, "m": m, "cublas_bf16_us": bf16, "scaled_mm_us": fp8})
     if "LINEAR_JSON" in os.environ:
         Path(os.environ["LINEAR_JSON"]).write_text(json.dumps(lines, indent=1))

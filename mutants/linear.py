@@ -1,4 +1,4 @@
-"""The small-M linear with one planted fault each. A gate names the status that each must earn (``falsified_by``)."""
+"""The linears with one planted fault each. A gate names the status that each must earn (``falsified_by``)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import cutlass.cute as cute
 from cutlass import Float32
 
 from kernels.linear.config import LinearConfig
-from kernels.linear.sm90 import LinearSm90
-from kernels.linear.sm90_e4m3 import RoundedLinearSm90
+from kernels.linear.sm90_host import kernel_of
+from kernels.linear.wide_config import WideConfig
+from mutants import linear_wide
 
 
-def planted(fault: type) -> type:
-    """A kernel class that becomes the fault on top of the kernel that the configuration asks for."""
+def planted(fault: type, wide: type) -> type:
+    """A kernel class that becomes the fault on top of the kernel that the configuration asks for: `wide` on that of
+    many tokens."""
 
     class Mutant:
-        def __new__(cls, config: LinearConfig):
-            base = RoundedLinearSm90 if config.rounded else LinearSm90
-            return type(fault.__name__, (fault, base), {"__module__": fault.__module__})(config)
+        def __new__(cls, config: LinearConfig | WideConfig):
+            planted = wide if isinstance(config, WideConfig) else fault
+            return type(planted.__name__, (planted, kernel_of(config)), {"__module__": planted.__module__})(config)
 
     Mutant.__doc__ = fault.__doc__
     return Mutant
+
+
+class Nothing:
+    """No fault: the kernel has nothing like it."""
 
 
 class ScaleOfOtherRow:
@@ -107,16 +113,19 @@ class PartOfNextTile:
 
 
 MUTANTS = {
-    "scale_of_other_row": planted(ScaleOfOtherRow),
-    "nibbles_swapped": planted(NibblesSwapped),
-    "rows_swapped": planted(RowsSwapped),
-    "alpha_dropped": planted(AlphaDropped),
-    "alpha_twice": planted(AlphaTwice),
-    "last_warp_dropped": planted(LastWarpDropped),
-    "factor_dropped": planted(FactorDropped),
-    "stage_never_released": planted(StageNeverReleased),
-    "wrong_tx_count": planted(WrongTxCount),
-    "other_tile": planted(OtherTile),
-    "part_of_next_tile": planted(PartOfNextTile),
+    "scale_of_other_row": planted(ScaleOfOtherRow, linear_wide.ScaleOfOtherRow),
+    "nibbles_swapped": planted(NibblesSwapped, linear_wide.NibblesSwapped),
+    "rows_swapped": planted(RowsSwapped, linear_wide.RowsSwapped),
+    "alpha_dropped": planted(AlphaDropped, linear_wide.AlphaDropped),
+    "alpha_twice": planted(AlphaTwice, linear_wide.AlphaTwice),
+    "last_warp_dropped": planted(LastWarpDropped, linear_wide.LastShareDropped),
+    "factor_dropped": planted(FactorDropped, linear_wide.FactorDropped),
+    "stage_never_released": planted(StageNeverReleased, linear_wide.StageNeverReleased),
+    "wrong_tx_count": planted(WrongTxCount, linear_wide.WrongTxCount),
+    "other_tile": planted(OtherTile, linear_wide.OtherTile),
+    "part_of_next_tile": planted(PartOfNextTile, linear_wide.NextPart),
+    "first_tokens_again": planted(Nothing, linear_wide.FirstTokensAgain),
+    "activations_not_awaited": planted(Nothing, linear_wide.ActivationsNotAwaited),
+    "swizzle_ignored": planted(Nothing, linear_wide.SwizzleIgnored),
 }
 """By name, as gates.yaml lists them."""

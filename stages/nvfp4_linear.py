@@ -1,9 +1,9 @@
-"""A linear of 1 to 16 tokens whose quantised weight is read once: y = alpha x w^T.
+"""A linear whose weight is quantised, of any number of tokens: y = alpha x w^T.
 
 x (m, k) BF16, w (n, k) in NVFP4 (also MXFP4, or FP8 in blocks of 128 x 128), y (m, n) BF16. With activation "f16" the
 products are those of the given BF16 values; with "e4m3" each token is first rounded to E4M3 under one power of two.
 `y` is judged against the same rounding, `y_ideal` (the same tensor) against exact arithmetic on unrounded activations.
-Not proven here: more than 16 tokens, epilogues, speed.
+Not proven here: epilogues, speed.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ MULTIPROCESSORS = 132
 """Of an H200: tiles get fewer rows until there are about as many tiles."""
 CHUNK_TILES = 1024
 """Tiles packed at a time: the intermediate words are eight times as large as the weight."""
+LARGEST_E4M3 = 0x7E
+"""The byte of 448; those behind it are NaN and numbers with a sign, which block scales don't have."""
 BLOCKS = {"nvfp4": 16, "mxfp4": 32, "fp8": 128}
 """k that one scale covers."""
 
@@ -24,8 +26,8 @@ class Weight:
     """One linear's weight as a checkpoint has it.
 
     codes    E2M1: uint8 or int8 [n, k / 2], the even k in the low nibble. E4M3: uint8 or float8_e4m3fn [n, k]
-    scales   nvfp4: E4M3 [n, k / 16], as bytes or float8_e4m3fn, or the flat 128 x 4 swizzle of it. mxfp4: UE8M0 bytes
-             [n, k / 32]. fp8: [ceil(n / 128), ceil(k / 128)], UE8M0 bytes or fp32
+    scales   nvfp4: E4M3 [n, k / 16] of 0 to 448, as bytes or float8_e4m3fn, or the flat 128 x 4 swizzle of it. mxfp4:
+             UE8M0 bytes [n, k / 32]. fp8: [ceil(n / 128), ceil(k / 128)], UE8M0 bytes or fp32
     alpha    fp32 scalar on the weight's device that every output is multiplied by (the global scale); 1 if None
     """
 
@@ -97,7 +99,7 @@ def pack(
     problems = empty.config.problems()
     if problems:
         raise ValueError(f"pack: {'; '.join(problems)}")
-    pieces = [piece for weight, n in zip(given, parts, strict=True) for piece in _pieces(weight, n, empty)]
+    pieces = [piece for index, weight in enumerate(given) for piece in _pieces(index, weight, empty)]
     data = torch.cat(pieces)
     if empty.config.rounded:
         data = torch.nn.functional.pad(data, (0, 0, 0, 0, 0, -len(data) % GROUP))
@@ -115,7 +117,7 @@ def unpack(packed: Packed) -> list[Weight]:
     for index, (n, units) in enumerate(zip(packed.parts, of_part, strict=True)):
         words, rest = units[..., : config.weight_bytes], units[..., config.weight_bytes :]
         if packed.format == "fp8":
-            codes = layout.from_tiles(layout.e4m3_codes(words), config, n, packed.k)
+            codes = layout.from_tiles(layout.e4m3_codes(words, config), config, n, packed.k)
             scales = _block_scales(rest, config, n, packed.k)
         else:
             nibbles = layout.from_tiles(_codes(words, config), config, n, packed.k)
@@ -131,16 +133,20 @@ def _codes(words: torch.Tensor, config: LinearConfig) -> torch.Tensor:
     return layout.e2m1_codes_e4m3(words) if config.rounded else layout.e2m1_codes(words)
 
 
-def _pieces(weight: Weight, n: int, packed: Packed) -> list[torch.Tensor]:
+def _pieces(index: int, weight: Weight, packed: Packed) -> list[torch.Tensor]:
     """Packed tiles of one weight, CHUNK_TILES at a time."""
-    config, rows = packed.config, CHUNK_TILES * packed.rows
+    config, rows, n = packed.config, CHUNK_TILES * packed.rows, packed.parts[index]
     codes, scales = weight.codes.view(torch.uint8), _linear_scales(weight, n, packed)
+    if packed.format == "nvfp4" and bool((scales > LARGEST_E4M3).any()):
+        raise ValueError(
+            f"pack: weights[{index}].scales has bytes above {LARGEST_E4M3:#x}; allowed: E4M3 without sign or NaN"
+        )
     found = []
     for begin in range(0, n, rows):
         part = codes[begin : begin + rows]
         spread = layout.to_tiles(scales[begin : begin + rows], config, 128 if packed.format == "fp8" else 16)
         if packed.format == "fp8":
-            words = layout.e4m3_words(layout.to_tiles(part, config, 1))
+            words = layout.e4m3_words(layout.to_tiles(part, config, 1), config)
             # One scale for each segment: the rows of a tile lie in one block of 128 rows.
             _, segment = layout.rows_of_tile(packed.rows)
             rest = words.new_zeros((*words.shape[:2], 4, 4))

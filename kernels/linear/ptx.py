@@ -63,6 +63,13 @@ def load_global_64(address: Any, wanted: Int32, *, loc: Any = None, ip: Any = No
 
 
 @dsl_user_op
+def load_global_32(address: Any, wanted: Int32, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """One word of global memory, else as ``load_global_64``."""
+    text = "{ .reg .pred p; setp.ne.s32 p, $2, 0; mov.b32 $0, 0; @p ld.global.b32 $0, [$1]; }"
+    return assembly(text, [Uint32], [cutlass.Int64(address), Int32(wanted)], loc, ip, effects=True)[0]
+
+
+@dsl_user_op
 def store_global_bf16(address: Any, value: Float32, *, loc: Any = None, ip: Any = None) -> None:
     """A float to global memory as BF16, rounded to nearest even."""
     text = "{ .reg .b16 h; cvt.rn.bf16.f32 h, $1; st.global.b16 [$0], h; }"
@@ -111,6 +118,20 @@ def mma_f16(d: list[Float32], a: list[Uint32], b: list[Uint32], *, loc: Any = No
 
 
 @dsl_user_op
+def mma_bf16(d: list[Float32], a: list[Uint32], b: list[Uint32], *, loc: Any = None, ip: Any = None) -> list[Float32]:
+    """The same for BF16."""
+    arguments = [Uint32(x) for x in (*a, *b)] + [Float32(x) for x in d]
+    return assembly(MMA_F16.replace(".f16.f16", ".bf16.bf16"), [Float32] * 4, arguments, loc, ip, fixed=True)
+
+
+@dsl_user_op
+def load_matrices(address: Int32, *, loc: Any = None, ip: Any = None) -> list[Uint32]:
+    """Four matrices of 8 x 8 16-bit values, lane i giving the address of row i % 8 of matrix i / 8 (PTX: ldmatrix)."""
+    text = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0,$1,$2,$3}, [$4];"
+    return assembly(text, [Uint32] * 4, [Int32(address)], loc, ip, effects=True)
+
+
+@dsl_user_op
 def store_shared_32(address: Int32, word: Uint32, *, loc: Any = None, ip: Any = None) -> None:
     """One word to shared memory."""
     assembly("st.shared.b32 [$0], $1;", [], [Int32(address), Uint32(word)], loc, ip, effects=True)
@@ -153,6 +174,70 @@ def wgmma_e4m3(
     )
     found = assembly(text, [Float32] * outputs, arguments, loc, ip, effects=True, early=True)
     return [found[count * i : count * (i + 1)] for i in range(len(products))]
+
+
+@dsl_user_op
+def wgmma_bf16(
+    sums: list[Float32], products: list[tuple[list[Uint32], Any]], *, loc: Any = None, ip: Any = None
+) -> list[Float32]:
+    """sums plus products of BF16, 64 rows x as many columns as twice the sums, k = 16 each: A in registers, B described
+    (PTX: wgmma.mma_async). products: each (four words of A, descriptor of B). They are under way when this returns, and
+    what was under way before is complete: only ``wgmma_bf16`` may take the sums until ``wgmma_wait`` had them.
+    """
+    count = len(sums)
+    d = ",".join(f"${i}" for i in range(count))
+    arguments, lines = [Float32(x) for x in sums], []
+    for a, descriptor in products:
+        first = count + len(arguments)
+        arguments += [*(Uint32(x) for x in a), cutlass.Int64(descriptor)]
+        words = ",".join(f"${first + i}" for i in range(4))
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.bf16.bf16 "
+            f"{{{d}}}, {{{words}}}, ${first + 4}, yes, 1, 1, 0;"
+        )
+    text = " ".join(
+        [
+            "{ .reg .pred yes; setp.eq.u32 yes, 0, 0; wgmma.fence.sync.aligned;",
+            *lines,
+            "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1; }",
+        ]
+    )
+    return assembly(text, [Float32] * count, arguments, loc, ip, effects=True, early=True, tied=count)
+
+
+@dsl_user_op
+def wgmma_wait(sums: list[Float32], *, loc: Any = None, ip: Any = None) -> list[Float32]:
+    """The sums, complete."""
+    arguments, count = [Float32(x) for x in sums], len(sums)
+    text = "wgmma.wait_group.sync.aligned 0;"
+    return assembly(text, [Float32] * count, arguments, loc, ip, effects=True, tied=count)
+
+
+@dsl_user_op
+def multiply_bf16x2(a: Uint32, b: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """Products of two pairs of bf16, rounded to nearest even, subnormal ones too."""
+    return assembly("mul.rn.bf16x2 $0, $1, $2;", [Uint32], [Uint32(a), Uint32(b)], loc, ip)[0]
+
+
+@dsl_user_op
+def both_halves(pair: Uint32, half: int, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """One half of a word in both of them."""
+    text = f"{{ .reg .b16 l, h; mov.b32 {{l,h}}, $1; mov.b32 $0, {{{'lh'[half]},{'lh'[half]}}}; }}"
+    return assembly(text, [Uint32], [Uint32(pair)], loc, ip)[0]
+
+
+@dsl_user_op
+def send_cluster_f32(
+    address: Int32, barrier: Any, rank: Int32, value: Float32, *, loc: Any = None, ip: Any = None
+) -> None:
+    """One float to the place in another CTA of the cluster that has this address here; its barrier counts the four
+    bytes (PTX: st.async)."""
+    text = (
+        "{ .reg .b32 a, b; mapa.shared::cluster.u32 a, $0, $2; mapa.shared::cluster.u32 b, $1, $2; "
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [a], $3, [b]; }"
+    )
+    arguments = [Int32(address), Int32(barrier.toint()), Int32(rank), Float32(value)]
+    assembly(text, [], arguments, loc, ip, effects=True)
 
 
 @dsl_user_op

@@ -130,11 +130,8 @@ class LinearSm90(WeightStream):
         return words + (index * LANES + cute.arch.lane_idx()) * 8
 
     def load_pair(self, x, warp, turn, tile, step, m, x_stride) -> list:
-        """Four BF16 activations, two words; zeros where token or k end.
-
-        Lane 4 c + t holds column c: activations 4 t to 4 t + 3 of a block, because the weights of a block are packed in
-        the order in which the tensor core then wants them.
-        """
+        """Four BF16 activations, two words; zeros where token or k end. Lane 4 c + t holds column c: activations 2 t,
+        2 t + 1, 2 t + 8, 2 t + 9 of a block."""
         c = self.config
         lane = cute.arch.lane_idx()
         # Warps without a unit of their own read another's: what they make of it is not added.
@@ -147,8 +144,8 @@ class LinearSm90(WeightStream):
         block = unit * STEPS + step * c.blocks + column % c.blocks
         k = segment * c.segment_k + block * 16
         wanted = (token < m) & (k < c.k) & inside
-        address = x + 2 * (Int64(token) * x_stride + k + lane % 4 * 4)
-        return ptx.load_global_64(address, Int32(wanted))
+        address = x + 2 * (Int64(token) * x_stride + k + lane % 4 * 2)
+        return [ptx.load_global_32(address + 16 * half, Int32(wanted)) for half in range(2)]
 
     def larger(self, largest, pair: list):
         """The largest magnitude so far, as the bits of an f32."""
@@ -217,7 +214,7 @@ class LinearSm90(WeightStream):
         return ptx.load_shared_128(base + g * 16)
 
     def unpack(self, packed: list, step: int) -> list:
-        """The A operand of product `step`: f16 pairs of (row g, row g + 8) x (k 4 t, 4 t + 1 and 4 t + 2, 4 t + 3)."""
+        """The A operand of product `step`: f16 pairs of (row g, row g + 8) x (k 2 t, 2 t + 1 and 2 t + 8, 2 t + 9)."""
         if self.config.weights == "fp8":
             low, high = (ptx.e4m3_to_f16(packed[2 * step + row]) for row in range(2))
             return [low[0], high[0], low[1], high[1]]
@@ -312,5 +309,5 @@ class LinearSm90(WeightStream):
         """Segment of row g of a tile, or of row g + 8."""
         segments = self.config.segments
         if segments == 4:
-            return (lane // 4 & 3) ^ half
+            return lane // 4 & 3
         return Int32(half if segments == 2 else 0)

@@ -2,8 +2,8 @@
 
 Fields of a case: m, n (rows of each weight), k; and with defaults: weights 1 (how many share the launch), format nvfp4,
 activation f16, data biased (outliers: one activation in 64 is 300; small: activations of 1e-20), swizzled false (nvfp4
-scales in the 128 x 4 swizzle), rows of a tile, and other fields of LinearConfig: spread, stages, in_flight, split,
-warps.
+scales in the 128 x 4 swizzle), rows of a tile, and other fields of LinearConfig (spread, stages, in_flight, split,
+warps) or of WideConfig (columns, across, along, split, units, stages, near).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from oracles.formats import fp8, mxfp4, nvfp4, swizzle
 
 Tensors = dict[str, torch.Tensor]
 
+SETTINGS = ("spread", "stages", "in_flight", "split", "warps", "columns", "across", "along", "units", "near")
+"""Fields of a case that are the kernel's."""
 TINY = 1e-30
 """Least amax of an activation's scale: nothing but zeros is below it here."""
 
@@ -86,7 +88,7 @@ def packed_of(x: Tensors, case: Any, grouped: bool = False) -> Packed:
 
 def settings(case: Any) -> dict[str, Any]:
     """What the case says of the kernel's configuration."""
-    return {name: case[name] for name in ("spread", "stages", "in_flight", "split", "warps") if name in case}
+    return {name: case[name] for name in SETTINGS if name in case}
 
 
 def values(x: Tensors, case: Any, **changed: torch.Tensor) -> list[torch.Tensor]:

@@ -14,6 +14,8 @@ import torch
 from kernels.linear import Packed, Weight, config_for, grouped_linear, linear, multi_linear, pack, rows_for, unpack
 from kernels.linear.config import LinearConfig
 from kernels.linear.layout import E4M3_MASK, F16_MASK, PLAN_F16, e2m1_words, e2m1_words_e4m3
+from kernels.linear.sm90_host import NARROW
+from kernels.linear.wide_config import WideConfig
 from oracles.formats import e2m1, fp8, mxfp4, nvfp4, swizzle
 
 BF16 = torch.bfloat16
@@ -66,8 +68,8 @@ def test_the_bit_plan_for_f16_uses_every_bit_once_and_reads_back() -> None:
     words = e2m1_words(codes).view(torch.int32).view(2, 8, 4, 4)  # j / 4, g, t, j % 4
     values = e2m1.decode(codes[0, 0])  # h, g, k
     for j, g, t in ((0, 0, 0), (5, 3, 2), (7, 7, 3)):
-        k = 16 * j + 4 * t
-        want = [values[h, g, k + 2 * pair + parity] for pair in range(2) for h in range(2) for parity in range(2)]
+        k = 16 * j + 2 * t
+        want = [values[h, g, k + 8 * pair + parity] for pair in range(2) for h in range(2) for parity in range(2)]
         assert f16_values(int(words[j // 4, g, t, j % 4]) & 0xFFFFFFFF) == [float(v) for v in want]
 
 
@@ -117,7 +119,10 @@ def test_decode_shapes_fit_the_multiprocessor() -> None:
         for activation in ("f16", "e4m3"):
             for m in (1, 2, 4, 8, 16):
                 config = config_for(shaped(n, k, activation), m, activation)
-                assert config.problems() == [] and config.tokens >= m
+                assert config.problems() == []
+                few = m <= (16 if n == 129280 else NARROW[rows_for((n,), k)])
+                assert isinstance(config, WideConfig) == (activation == "f16" and not few)
+                assert (config.columns if isinstance(config, WideConfig) else config.tokens) >= m
 
 
 def shaped(n: int, k: int, activation: str = "f16") -> Packed:
@@ -173,6 +178,12 @@ def test_pack_checks_its_tensors() -> None:
     assert refusal(pack, half) == "pack: weights[0] has n=40, k=24; allowed: n at least 1, k a multiple of 16"
     assert "allowed: contiguous torch.uint8 or torch.int8" in refusal(pack, replace(good, codes=good.codes.T))
     assert refusal(pack, good, format="int4") == "pack: format='int4'; allowed: nvfp4, mxfp4, fp8"
+    for byte in (0x7F, 0x80, 0xB8):
+        scales = good.scales.clone()
+        scales[39, 3] = byte
+        assert refusal(pack, [good, replace(good, scales=scales)]) == (
+            "pack: weights[1].scales has bytes above 0x7e; allowed: E4M3 without sign or NaN"
+        )
     other, _ = weight(40, 128)
     assert refusal(pack, [good, other]).startswith("pack: weights have k=[64, 128]; allowed: at least one weight")
     away = replace(good, alpha=torch.ones((), device="meta"))
@@ -188,8 +199,15 @@ def test_linear_checks_its_arguments() -> None:
     assert refusal(linear, x[:, :48], packed, backend=backend).startswith(
         "linear: x is torch.bfloat16 (2, 48); allowed"
     )
-    assert refusal(linear, tokens(17, 64), packed, backend=backend) == "linear: x has m=17 tokens; allowed: 0 to 16"
+    rounded = pack(weight(40, 64)[0], activation="e4m3")
+    assert refusal(linear, tokens(17, 64), rounded, activation="e4m3", backend=backend) == (
+        "linear: x has m=17 tokens; allowed: 0 to 16"
+    )
+    endless = torch.empty(1, dtype=BF16).expand((1 << 20) + 1, 64)
+    assert refusal(linear, endless, packed, backend=backend) == "linear: x has m=1048577 tokens; allowed: 0 to 1048576"
     assert "allowed: last stride 1" in refusal(linear, tokens(64, 2).T, packed, backend=backend)
+    apart = torch.empty(17, 68, dtype=BF16)[:, :64]
+    assert "token stride a multiple of 8, address a multiple of 16" in refusal(linear, apart, packed, backend=backend)
     assert refusal(linear, x.to("meta"), packed, backend=backend) == (
         "linear: x.device=meta; allowed: cpu, where the backend runs"
     )
@@ -237,7 +255,7 @@ def stored(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         (1, 50, 2048, 16, {"spread": 2, "stages": 2, "in_flight": 1}),
         (2, 20, 1040, 8, {"spread": 1}),
         (5, 9, 512, 4, {"spread": 2}),
-        (16, 20, 512, 16, {"spread": 1}),
+        (8, 20, 512, 16, {"spread": 1}),
     ],
 )
 def test_products_are_exact(hopper: Any, m: int, n: int, k: int, rows: int, settings: dict[str, int]) -> None:
