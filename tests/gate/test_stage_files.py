@@ -137,6 +137,8 @@ indexer_logits indexer_topk compressor_csa compressor_hca compressor_idle
 router moe_nvfp4 shared_expert
 quantize_nvfp4 quantize_fp8 rmsnorm_quantize mhc_pre_rmsnorm_quantize mhc_post swiglu_quantize rope qk_norm_rope rope_epilogue
 nvfp4_linear nvfp4_linear_w4a8 multi_linear grouped_linear lm_head
+nvfp4_linear_w4a4 multi_linear_w4a4 grouped_linear_w4a4
+nvfp4_linear_quantize nvfp4_linear_swiglu nvfp4_linear_swiglu_bf16 nvfp4_linear_rope
 cache_append cache_memory cache_rewind
 embedding hc_head sampler prefill_tiny decode_tiny mtp_tiny checkpoint_tiny decode_flash expert_parallel
 """.split()
