@@ -110,10 +110,15 @@ def _build() -> _Parser:
         choices=["native", "fp32", "bf16", "nvfp4", "nvfp4_full"],
         help="of weights: as stored (default), or converted on loading (default of the small model on a CPU: fp32)",
     )
-    model.add_argument("--activations", choices=["fp32", "bf16"], help="default: fp32 on a CPU, bf16 on a GPU")
+    model.add_argument(
+        "--activations",
+        choices=["fp32", "bf16", "fp8", "nvfp4"],
+        help="default: fp32 on a CPU, bf16 on a GPU; fp8, nvfp4: bf16, but inputs of linears stored so",
+    )
     model.add_argument("--entries", choices=["fp32", "bf16", "fp8"], help="cached keys (default: as activations)")
     model.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda, cuda:1 (default: a GPU if any)")
     model.add_argument("--arch", choices=["sm90", "sm100"], help="whose kernels (default: the GPU's, else sm100)")
+    model.add_argument("--no-kernels", dest="kernels", action="store_false", help="PyTorch oracles for all operations")
 
     text = parser.add_argument_group("prompt")
     text.add_argument(

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+import backends
 from backends.base import Counters
 from backends.count import counting
 from model import demo, prompt, report
@@ -25,7 +26,9 @@ from model.config import Config
 from model.conversation import Conversation
 from model.errors import InputError
 from model.forward import Model
-from model.ops import Ops
+from model.kernels import KERNELS
+from model.ops import Given, Ops
+from model.reference import Stored
 from model.sampler import Sampler
 from model.session import Session
 from model.text import Text
@@ -36,7 +39,13 @@ SMALL = 64_000_000
 """Bytes of weights up to which one thread is faster than several: their products are too small to share."""
 BLOCK = 256
 """Tokens of a block of the cache."""
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+ACTIVATIONS: dict[str, tuple[torch.dtype, Stored]] = {
+    "fp32": (torch.float32, "plain"),
+    "bf16": (torch.bfloat16, "plain"),
+    "fp8": (torch.bfloat16, "fp8"),
+    "nvfp4": (torch.bfloat16, "nvfp4"),
+}
+"""Dtype of activations, and how inputs of linears are stored."""
 
 
 @dataclass
@@ -83,8 +92,16 @@ def decode(options: argparse.Namespace, ledger: Ledger) -> int:
     arch = options.arch or _arch(device)
     on = "cuda" if device.type == "cuda" else "emulated"
     activations = options.activations or ("bf16" if device.type == "cuda" else "fp32")
-    ops = Ops.from_ledger(arch, ledger(arch, on))
-    model = Model(config, weights, ops, dtype=DTYPES[activations])
+    dtype, stored = ACTIVATIONS[activations]
+    ops = Ops.from_ledger(
+        arch,
+        ledger(arch, on) if options.kernels else {},
+        backend=lambda: backends.get(on, arch=f"sm_{arch[2:]}a", **_index(device)),
+        kernels=KERNELS if options.kernels else (),
+        given=Given(config, weights, dtype, stored),
+        without="no kernel yet" if options.kernels else "--no-kernels",
+    )
+    model = Model(config, weights, ops, dtype=dtype)
     talk = _Talk(options, model, Text.beside(folder, config))
     replies = talk.run()
     found = _found(options, talk, replies, folder, arch, on, activations, load_s)
@@ -115,6 +132,11 @@ def _arch(device: torch.device) -> str:
         return "sm100"
     major, minor = torch.cuda.get_device_capability(device)
     return f"sm{major}{minor}"
+
+
+def _index(device: torch.device) -> dict[str, int]:
+    """Which GPU, for its backend."""
+    return {"index": device.index or 0} if device.type == "cuda" else {}
 
 
 class _Talk:
@@ -198,12 +220,13 @@ class _Talk:
         return show
 
     def _steps(self, reply: Iterator[list[int]]) -> Iterator[list[int]]:
-        """The same items, timed; one step of the first reply that is long enough is counted instead."""
+        """The same items, timed; the first step of the first reply that is long enough is counted instead."""
         number = 0
         while True:
-            counts = number == 2 and self.costs.counters is None
+            # The first step behind a prompt, which may still have to compile kernels for its number of tokens.
+            counts = number == 1 and self.costs.counters is None
             started = time.perf_counter()
-            with _counting(self.model.device) if counts else contextlib.nullcontext() as counters:
+            with _counting(self.model) if counts else contextlib.nullcontext() as counters:
                 new = next(reply, None)
             seconds = time.perf_counter() - started
             if new is None:
@@ -218,14 +241,19 @@ class _Talk:
             yield new
 
 
-def _counting(device: torch.device) -> AbstractContextManager[Counters]:
-    """Counts launches and waits: on a GPU from the driver's records, on a CPU what would be launched on a GPU."""
-    if device.type == "cuda":
-        import backends
+def _counting(model: Model) -> AbstractContextManager[Counters]:
+    """Counts launches and waits: on a GPU from the driver's records, on a CPU what would be launched on a GPU. The
+    backend of the kernels knows them by name."""
+    counting_of: AbstractContextManager[Counters]
+    if model.ops.bound is not None:
+        counting_of = model.ops.bound.backend.count()
+    elif model.device.type == "cuda":
         from backends.cuda import gpu_arch
 
-        return backends.get("cuda", arch=gpu_arch() or "").count()
-    return _counted()
+        counting_of = backends.get("cuda", arch=gpu_arch() or "", **_index(model.device)).count()
+    else:
+        counting_of = _counted()
+    return counting_of
 
 
 @contextlib.contextmanager
@@ -306,4 +334,5 @@ def _memory(model: Model, talk: _Talk) -> dict[str, Any]:
         if model.device.type == "cuda"
         else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     )
-    return {"weights": model.weights.nbytes, "cache": talk.cache.nbytes, "peak": peak}
+    packed = model.ops.packed_nbytes
+    return {"weights": model.weights.nbytes, "packed": packed, "cache": talk.cache.nbytes, "peak": peak}

@@ -41,11 +41,10 @@ class Step:
 def block(streams: torch.Tensor, w: Block, cache: LayerCache, ratio: int, name: str, step: Step) -> torch.Tensor:
     """Streams [N, n, d] through one layer; writes its caches."""
     ops, config = step.ops, step.config
-    x, c, m = ops.mhc_pre(streams, w.hc_attn, config)
-    y = attend(ops.rms_norm(x, w.attn_norm, config), w.attention, cache, ratio, name, step)
+    x, c, m = ops.mhc_pre(streams, w.hc_attn, w.attn_norm, config)
+    y = attend(x, w.attention, cache, ratio, name, step)
     streams = ops.mhc_post(y, streams, c, m)
-    x, c, m = ops.mhc_pre(streams, w.hc_ffn, config)
-    x = ops.rms_norm(x, w.ffn_norm, config)
+    x, c, m = ops.mhc_pre(streams, w.hc_ffn, w.ffn_norm, config)
     weights, experts = ops.route(x, w.moe, step.ids, config)
     step.show(f"{name}.experts", experts)
     y = ops.routed_experts(x, weights, experts, w.moe, config) + ops.shared_expert(x, w.moe, config)
@@ -61,8 +60,8 @@ def attend(x: torch.Tensor, w: Attention, cache: LayerCache, ratio: int, name: s
     still holds the positions before the step when it is read, and is written last."""
     ops, config, plan = step.ops, step.config, step.plan
     angles = step.angles[ratio > 0]
-    q, low = ops.q_projection(x, w, angles, config)
-    k = cache.window.rounded(ops.kv_projection(x, w, angles, config))
+    q, low, k = ops.qkv_projection(x, w, angles, config)
+    k = cache.window.rounded(k)
     if w.compressor is not None:
         _compress(x, w, w.compressor, cache, ratio, step)
     if w.indexer is not None and cache.index is not None and any(g.selects for g in plan.groups):

@@ -1,9 +1,12 @@
 """Every operation of the model on PyTorch oracles, in f32: what runs where no kernel is proven.
 
 Signatures are those that a kernel in its place must have (`model.ops`). Results have the dtype of the activations that
-come in; where those are bf16, what a chain of kernels would store between launches is rounded as it would be."""
+come in; where those are bf16, what a chain of kernels would store between launches is rounded as it would be. `stored`
+says how inputs of linears lie in memory: as they are, as FP8 (E4M3 in blocks of 128, powers of two) or as NVFP4."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 
@@ -13,9 +16,10 @@ from model.plan import Emission, Group
 from model.weights import Attention as AttentionWeights
 from model.weights import HyperConnection, Indexer, Moe, Mtp, Quantised, Weight, dense
 from oracles import attention as core
-from oracles import compressor, embedding, experts, head, indexer, mhc, mtp, norm, output, qkv, router
+from oracles import compressor, embedding, experts, indexer, mhc, norm, rope, router
+from oracles import linear as products
 from oracles.compressor import Weights as CompressorWeights
-from oracles.formats import hadamard, index_entry
+from oracles.formats import fp8, hadamard, index_entry, nvfp4
 from oracles.precision import Kind
 
 F32 = torch.float32
@@ -23,6 +27,9 @@ KIND: Kind = "simulated"
 TILE = 64
 """Queries that are attended to at once in a long chunk: a window of 128 keys for each, 127 + TILE for all of them."""
 Angles = tuple[torch.Tensor, torch.Tensor]
+Stored = Literal["plain", "fp8", "nvfp4"]
+GLOBAL_SCALE = 2.0**-4
+"""Of activations stored as NVFP4: block maxima from 0.006 to 168 are within the range of their scales."""
 
 
 def embed(ids: torch.Tensor, weight: torch.Tensor, config: Config, dtype: torch.dtype) -> torch.Tensor:
@@ -31,9 +38,10 @@ def embed(ids: torch.Tensor, weight: torch.Tensor, config: Config, dtype: torch.
 
 
 def mhc_pre(
-    streams: torch.Tensor, hc: HyperConnection, config: Config
+    streams: torch.Tensor, hc: HyperConnection, weight: torch.Tensor, config: Config, *, stored: Stored = "plain"
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Input of a sublayer x [N, d], and the weights of `mhc_post`: C [N, n], M [N, n, n] in f32."""
+    """Input of a sublayer x [N, d], normed with its weight and stored, and the weights of `mhc_post`: C [N, n],
+    M [N, n, n] in f32."""
     x, c, m = mhc.pre(
         streams,
         hc.fn,
@@ -43,9 +51,8 @@ def mhc_pre(
         eps=config.hc_eps,
         norm_eps=config.rms_norm_eps,
         dtype=F32,
-        kind=KIND,
     )
-    return x.to(streams.dtype), c, m
+    return normed(x, weight, config, streams.dtype, stored), c, m
 
 
 def mhc_post(y: torch.Tensor, streams: torch.Tensor, c: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
@@ -53,34 +60,40 @@ def mhc_post(y: torch.Tensor, streams: torch.Tensor, c: torch.Tensor, m: torch.T
     return mhc.post(y, streams, c, m, dtype=F32, kind=KIND).to(streams.dtype)
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor, config: Config) -> torch.Tensor:
-    """RMSNorm over the last dimension."""
-    return norm.rms_norm(x, weight, eps=config.rms_norm_eps, dtype=F32, kind=KIND).to(x.dtype)
+def normed(
+    x: torch.Tensor, weight: torch.Tensor, config: Config, dtype: torch.dtype, stored: Stored = "plain"
+) -> torch.Tensor:
+    """RMSNorm over the last dimension, stored."""
+    return kept(norm.rms_norm(x, weight, eps=config.rms_norm_eps, dtype=F32), dtype, stored)
 
 
-def q_projection(
-    x: torch.Tensor, w: AttentionWeights, angles: Angles, config: Config
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries [N, H, c], normed per head and rotated, and the latent [N, q_lora] that the indexer reads."""
-    q, low = qkv.q_projection(
-        x,
-        dense(w.wq_a),
-        w.q_norm,
-        dense(w.wq_b),
-        *angles,
-        heads=config.num_attention_heads,
-        eps=config.rms_norm_eps,
-        dtype=F32,
-        kind=KIND,
+def kept(x: torch.Tensor, dtype: torch.dtype, stored: Stored) -> torch.Tensor:
+    """Values x [..., K] in f32 as they read back from where the next launch finds them, in dtype."""
+    if stored == "fp8":
+        x = fp8.rounded_1x128(x)
+    elif stored == "nvfp4":
+        x = nvfp4.rounded(x, torch.full((), GLOBAL_SCALE, device=x.device))
+    return x.to(dtype)
+
+
+def qkv_projection(
+    x: torch.Tensor, w: AttentionWeights, angles: Angles, config: Config, *, stored: Stored = "plain"
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries [N, H, c], normed per head and rotated; the latent [N, q_lora] that the indexer reads, stored; the vector
+    [N, c] that is key and value of all heads, normed and rotated."""
+    cos, sin = angles
+    low = normed(linear(x, w.wq_a), w.q_norm, config, x.dtype, stored)
+    wide = linear(low, w.wq_b).unflatten(-1, (config.num_attention_heads, -1))
+    q = rope.rotate(
+        norm.rms_norm(wide, eps=config.rms_norm_eps, dtype=F32), cos[..., None, :], sin[..., None, :], dtype=F32
     )
-    return q.to(x.dtype), low.to(x.dtype)
+    k = norm.rms_norm(linear(x, w.wkv), w.kv_norm, eps=config.rms_norm_eps, dtype=F32)
+    return q.to(x.dtype), low, rope.rotate(k, cos, sin, dtype=F32).to(x.dtype)
 
 
-def kv_projection(x: torch.Tensor, w: AttentionWeights, angles: Angles, config: Config) -> torch.Tensor:
-    """The vector [N, c] that is key and value of all heads."""
-    return qkv.kv_projection(x, dense(w.wkv), w.kv_norm, *angles, eps=config.rms_norm_eps, dtype=F32, kind=KIND).to(
-        x.dtype
-    )
+def linear(x: torch.Tensor, weight: Weight) -> torch.Tensor:
+    """x weight^T in the dtype of x, of products and sums in f32."""
+    return products.linear(x, dense(weight), dtype=F32).to(x.dtype)
 
 
 def append(pool: Rows, rows: torch.Tensor, values: torch.Tensor) -> None:
@@ -211,11 +224,15 @@ def entry_rows(pool: Rows, group: Group) -> torch.Tensor:
     return (group.blocks[:, :, None] * pool.per_page + place).flatten(1)
 
 
-def output_projection(o: torch.Tensor, w: AttentionWeights, angles: Angles, config: Config) -> torch.Tensor:
-    """Rotate o [N, H, c] back and project it to [N, d]."""
-    return output.output_projection(
-        o, *angles, dense(w.wo_a), dense(w.wo_b), groups=config.o_groups, dtype=F32, kind=KIND
-    ).to(o.dtype)
+def output_projection(
+    o: torch.Tensor, w: AttentionWeights, angles: Angles, config: Config, *, stored: Stored = "plain"
+) -> torch.Tensor:
+    """Rotate o [N, H, c] back and project it to [N, d], by groups of heads and then all; both inputs stored. May write
+    to o."""
+    cos, sin = (a[..., None, :] for a in angles)
+    back = kept(rope.rotate(o, cos, sin, inverse=True, dtype=F32, kind=KIND).flatten(1), o.dtype, stored)
+    z = products.grouped_linear(back.unflatten(1, (config.o_groups, -1)), dense(w.wo_a), dtype=F32).to(o.dtype)
+    return linear(kept(z.flatten(1).to(F32), o.dtype, stored), w.wo_b)
 
 
 def route(x: torch.Tensor, w: Moe, ids: torch.Tensor, config: Config) -> tuple[torch.Tensor, torch.Tensor]:
@@ -263,10 +280,10 @@ def _pick(stack: Weight, index: torch.Tensor | slice) -> torch.Tensor:
     return stack[index].dense(F32) if isinstance(stack, Quantised) else stack[index].to(F32)
 
 
-def shared_expert(x: torch.Tensor, w: Moe, config: Config) -> torch.Tensor:
-    """The expert that sees every token, [N, d]."""
-    values = (dense(w.shared_w1), dense(w.shared_w3), dense(w.shared_w2))
-    return experts.shared(x, *values, limit=config.swiglu_limit, dtype=F32, kind=KIND).to(x.dtype)
+def shared_expert(x: torch.Tensor, w: Moe, config: Config, *, stored: Stored = "plain") -> torch.Tensor:
+    """The expert that sees every token, [N, d]; what is between its linears is stored."""
+    h = experts.swiglu(linear(x, w.shared_w1), linear(x, w.shared_w3), limit=config.swiglu_limit, dtype=F32)
+    return linear(kept(h, x.dtype, stored), w.shared_w2)
 
 
 def hc_head(streams: torch.Tensor, hc: HyperConnection, config: Config) -> torch.Tensor:
@@ -276,21 +293,17 @@ def hc_head(streams: torch.Tensor, hc: HyperConnection, config: Config) -> torch
     ).to(streams.dtype)
 
 
-def logits(x: torch.Tensor, weight: torch.Tensor, vocabulary: Weight, config: Config) -> torch.Tensor:
-    """Final norm and output head: f32 [N, V]."""
-    return head.logits(x, weight, dense(vocabulary), eps=config.rms_norm_eps, dtype=F32, kind=KIND)
+def logits(
+    x: torch.Tensor, weight: torch.Tensor, vocabulary: Weight, config: Config, *, stored: Stored = "plain"
+) -> torch.Tensor:
+    """Final norm, stored, and output head: f32 [N, V]."""
+    return products.linear(normed(x, weight, config, x.dtype, stored), dense(vocabulary), dtype=F32)
 
 
-def mtp_combine(streams: torch.Tensor, embedded: torch.Tensor, w: Mtp, config: Config) -> torch.Tensor:
-    """Input of the draft block [N, n, d]: streams of position i, embedding [N, d] of token i + 1."""
-    return mtp.combine(
-        streams,
-        embedded,
-        w.enorm,
-        w.hnorm,
-        dense(w.e_proj),
-        dense(w.h_proj),
-        eps=config.rms_norm_eps,
-        dtype=F32,
-        kind=KIND,
-    ).to(streams.dtype)
+def mtp_combine(
+    streams: torch.Tensor, embedded: torch.Tensor, w: Mtp, config: Config, *, stored: Stored = "plain"
+) -> torch.Tensor:
+    """Input of the draft block [N, n, d]: streams of position i, embedding [N, d] of token i + 1; both normed, stored,
+    projected and added."""
+    e = linear(normed(embedded, w.enorm, config, streams.dtype, stored), w.e_proj)
+    return e[:, None] + linear(normed(streams, w.hnorm, config, streams.dtype, stored), w.h_proj)

@@ -25,13 +25,20 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("launches", _count(per["launches"], per["kernels"])),
         ("syncs", f"{per['syncs']:g} a token" if per["syncs"] is not None else "too few tokens to count"),
         ("bytes", _bytes_per_token(per["bytes"])),
-        ("memory", f"weights {size(memory['weights'])}, cache {size(memory['cache'])}, peak {size(memory['peak'])}"),
+        ("memory", _memory(memory)),
     ]
     if mtp["drafts"]:
         share = mtp["accepted"] / mtp["drafted"] if mtp["drafted"] else 0.0
         text = f"{mtp['accepted']} of {mtp['drafted']} guesses accepted ({share:.0%})"
         rows.insert(8, ("drafts", f"{text}, {mtp['tokens_per_step']:.2f} tokens a step"))
     return rows
+
+
+def _memory(memory: dict[str, int]) -> str:
+    """The packed weights are those that kernels have in their own layout, beside the originals."""
+    packed = f", packed again for kernels {size(memory['packed'])}" if memory["packed"] else ""
+    rest = f"cache {size(memory['cache'])}, peak {size(memory['peak'])}"
+    return f"weights {size(memory['weights'])}{packed}, {rest}"
 
 
 def _count(launches: float | None, kernels: float | None) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from kernels import linear, mhc, qk_norm_rope, quantize_fp8, quantize_nvfp4, rmsnorm_quantize, rope, swiglu_quantize
+from kernels.shared.quantised import Quantised
+from oracles.formats import nvfp4, swizzle
 from tests.kernels.passes import values
 from tests.kernels.test_linear import tokens, weight
 
@@ -17,12 +19,14 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """An operator, its arguments, what the kernel gives for them, and the positions of arguments that are written."""
+    """An operator, its arguments, what the kernel gives for them, the positions of arguments that are written, and
+    where it runs."""
 
     op: str
     arguments: tuple[Any, ...]
     direct: Callable[[tuple[Any, ...], Any], Tensors]
     written: tuple[int, ...] = ()
+    arches: tuple[str, ...] = ("sm_90a", "sm_100a")
 
     @property
     def overload(self) -> Any:
@@ -69,17 +73,92 @@ def _linears() -> list[Case]:
 
     rest = ("nvfp4", 48, 256)
     return [
-        Case("nvfp4_linear", (tokens(3, 256), one.data, one.alpha, *rest, one.rows, "f16"), call("linear", one)),
+        Case(
+            "nvfp4_linear",
+            (tokens(3, 256), one.data, one.alpha, *rest, one.rows, "f16"),
+            call("linear", one),
+            arches=("sm_90a",),
+        ),
         Case(
             "multi_linear",
             (tokens(2, 256), several.data, several.alpha, "nvfp4", [48, 32], 256, several.rows, "f16"),
             call("multi_linear", several),
+            arches=("sm_90a",),
         ),
         Case(
             "grouped_linear",
             (tokens(2, 512).unflatten(1, (2, 256)), grouped.data, grouped.alpha, "nvfp4", 2, 48, 256, grouped.rows)
             + ("f16",),
             call("grouped_linear", grouped),
+            arches=("sm_90a",),
+        ),
+    ]
+
+
+def _quantised(m: int, k: int) -> tuple[torch.Tensor, ...]:
+    """Tokens as codes, swizzled scales and global scale."""
+    g = torch.tensor(0.01)
+    codes, scales = nvfp4.quantize(tokens(m, k), g)
+    return codes, swizzle.swizzle(scales), g
+
+
+def _on_blackwell(
+    op: str, name: str, x: tuple[torch.Tensor, ...], like: linear.PackedSm100, rest: tuple[Any, ...], ending: Any = None
+) -> Case:
+    """A linear of NVFP4 tokens. ending: the epilogue, from the arguments."""
+
+    def run(a: tuple[Any, ...], backend: Any) -> Tensors:
+        packed = replace(like, codes=a[3], scales=a[4], alpha=a[5])
+        given = {} if ending is None else {"epilogue": ending(a)}
+        found = getattr(linear, name)(Quantised(*a[:3]), packed, **given, backend=backend)
+        if isinstance(found, Quantised):
+            return _codes(found)
+        return (torch.cat([y.flatten() for y in found]),) if isinstance(found, list) else (found,)
+
+    tensors = (*x, like.codes, like.scales, like.alpha)
+    return Case(op, (*tensors, *rest), run, arches=("sm_100a",))
+
+
+def _scaled() -> list[Case]:
+    given = [weight(n, 128, seed=n)[0] for n in (40, 24)]
+    one, several = linear.pack_sm100(given[0]), linear.pack_sm100(given)
+    grouped = linear.pack_sm100([given[0]] * 2, grouped=True)
+    return [
+        _on_blackwell("nvfp4_linear_w4a4", "linear", _quantised(3, 128), one, (40, 128)),
+        _on_blackwell("multi_linear_w4a4", "multi_linear", _quantised(2, 128), several, ([40, 24], 128)),
+        _on_blackwell("grouped_linear_w4a4", "grouped_linear", _quantised(2, 256), grouped, (2, 40, 128)),
+    ]
+
+
+def _endings() -> list[Case]:
+    x, g = _quantised(3, 128), torch.tensor(0.02)
+    given = [weight(n, 128, seed=n)[0] for n in (128, 48)]
+    one, pair = linear.pack_sm100(given[0]), linear.pack_sm100([given[1], weight(48, 128, seed=7)[0]], interleaved=True)
+    angle = torch.arange(3.0)[:, None] * torch.linspace(0.1, 1.0, 16)
+    atoms, fp8 = (g, "nvfp4", None, "ue8m0", True), (None, "fp8", 64, "fp32", False)
+
+    def store(a: tuple[Any, ...]) -> linear.Quantise:
+        scale, name, block, kind, swizzled = a[-5:]
+        return linear.Quantise(name, scale, swizzled, block, kind)
+
+    return [
+        _on_blackwell("nvfp4_linear_quantize", "linear", x, one, (128, 128, *fp8), store),
+        _on_blackwell(
+            "nvfp4_linear_swiglu",
+            "linear",
+            x,
+            pair,
+            (48, 128, 1.5, *atoms),
+            lambda a: linear.Swiglu(1.5, store(a)),
+        ),
+        _on_blackwell("nvfp4_linear_swiglu_bf16", "linear", x, pair, (48, 128, None), lambda a: linear.Swiglu(None)),
+        _on_blackwell(
+            "nvfp4_linear_rope",
+            "linear",
+            x,
+            one,
+            (128, 128, angle.cos(), angle.sin(), 128, True),
+            lambda a: linear.Rotate(a[8], a[9], 128, True),
         ),
     ]
 
@@ -156,6 +235,7 @@ def _hyper() -> list[Case]:
     ]
 
 
-def cases() -> list[Case]:
-    """One of each operator."""
-    return _linears() + _quantisers() + _rotations() + _hyper()
+def cases(arch: str = "") -> list[Case]:
+    """One of each operator, or of each that runs on an architecture."""
+    found = _linears() + _scaled() + _endings() + _quantisers() + _rotations() + _hyper()
+    return [case for case in found if not arch or arch in case.arches]

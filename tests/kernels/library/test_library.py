@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import kernels.library as library
 from kernels.library import backend_for, use
-from kernels.linear import pack
+from kernels.linear import Quantise, Rotate, Swiglu, linear, pack, pack_sm100
 from kernels.shared.quantised import Quantised
 from tests.kernels.library.cases import Case, cases, results
 from tests.kernels.passes import backend_for as emulated
@@ -28,13 +28,19 @@ def hopper() -> Any:
     return emulated("sm_90a")
 
 
+def backend_of(case: Case) -> Any:
+    """Blackwell's own operators run there, all others on Hopper."""
+    return emulated(case.arches[0])
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.op)
-def test_torch_finds_nothing_wrong_and_the_kernel_gives_the_same(case: Case, hopper: Any) -> None:
-    with use(hopper):
+def test_torch_finds_nothing_wrong_and_the_kernel_gives_the_same(case: Case) -> None:
+    backend = backend_of(case)
+    with use(backend):
         torch.library.opcheck(case.overload, case.on(CPU))
         given = case.on(CPU)
         found = results(case.overload(*given)) or tuple(given[i] for i in case.written)
-    want = case.direct(case.on(CPU), hopper)
+    want = case.direct(case.on(CPU), backend)
     assert len(found) == len(want) > 0
     for got, right in zip(found, want, strict=True):
         assert torch.equal(got, right)
@@ -44,8 +50,8 @@ def test_torch_finds_nothing_wrong_and_the_kernel_gives_the_same(case: Case, hop
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.op)
-def test_shapes_without_a_device_are_those_of_the_results(case: Case, hopper: Any) -> None:
-    with use(hopper):
+def test_shapes_without_a_device_are_those_of_the_results(case: Case) -> None:
+    with use(backend_of(case)):
         want = results(case.overload(*case.on(CPU)))
     mode = FakeTensorMode(shape_env=ShapeEnv())
     tensors = {id(a): mode.from_tensor(a) for a in case.arguments if isinstance(a, torch.Tensor)}
@@ -111,6 +117,58 @@ def test_what_the_kernels_refuse_is_refused(hopper: Any) -> None:
         refused(lambda: library.swiglu_quantize(values(2, 128), values(2, 128), format="int4"), "format='int4'")
         refused(lambda: library.rope(values(3, 64), angle, angle), "cos.shape=(2, 16)", "3 tokens")
         refused(lambda: library.mhc_post(values(2, 32), values(2, 4, 48), angle, angle), "y.shape=(2, 32)", "(2, 48)")
+
+
+def test_a_chain_of_codes_is_one_graph() -> None:
+    """On sm_100a codes go from pass to linear as they are."""
+    norm, g = values(128, seed=9), torch.tensor(0.002)
+    both = pack_sm100([weight(n, 128, seed=n)[0] for n in (40, 24)])
+    down = pack_sm100(weight(32, 40 + 24, seed=1)[0])
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        first, second = library.multi_linear_w4a4(library.rmsnorm_quantize(x, norm, g, swizzled=True), both)
+        h = library.quantize_nvfp4(torch.cat((first, second), dim=1), g, swizzled=True)
+        return library.nvfp4_linear_w4a4(h, down)
+
+    compiled = torch.compile(chain, backend="eager", fullgraph=True, dynamic=True)
+    with use(emulated("sm_100a")):
+        for rows in (2, 5):
+            x = values(rows, 128)
+            want = chain(x)
+            assert torch.equal(compiled(x), want) and want.shape == (rows, 32) and float(want.float().std()) > 0.01
+        refused(lambda: library.nvfp4_linear_w4a4(Quantised(x, x), down), "nvfp4_linear_w4a4: x.global_scale=None")
+        refused(lambda: library.nvfp4_linear_w4a4(Quantised(x, x, g), both), "parts=(40, 24)", "one weight")
+        refused(lambda: library.grouped_linear_w4a4(Quantised(x, x, g), both), "packed.grouped=False")
+
+
+def test_functions_of_endings_give_what_their_operators_give() -> None:
+    """On the same tokens: functions take what the operators' tensors and numbers are taken from."""
+    one, g = pack_sm100(weight(128, 128, seed=1)[0]), torch.tensor(0.02)
+    pair = pack_sm100([weight(48, 128, seed=n)[0] for n in (2, 3)], interleaved=True)
+    angle = torch.arange(3.0)[:, None] * torch.linspace(0.1, 1.0, 16)
+    store = Quantise("nvfp4", g, True)
+    with use(emulated("sm_100a")) as backend:
+        x = library.quantize_nvfp4(values(3, 128), g, swizzled=True)
+        found = [
+            library.nvfp4_linear_quantize(x, one, store),
+            library.nvfp4_linear_swiglu(x, pair, limit=0.5, store=store),
+            library.nvfp4_linear_swiglu_bf16(x, pair, limit=0.5),
+            library.nvfp4_linear_rope(x, one, angle.cos(), angle.sin(), head=128),
+        ]
+        endings = [store, Swiglu(0.5, store), Swiglu(0.5), Rotate(angle.cos(), angle.sin(), 128)]
+        for got, ending in zip(found, endings, strict=True):
+            want = linear(x, pair if isinstance(ending, Swiglu) else one, epilogue=ending, backend=backend)
+            if isinstance(got, Quantised):
+                assert torch.equal(got.codes, want.codes) and torch.equal(got.scales, want.scales)
+                assert got.global_scale is g
+            else:
+                assert torch.equal(got, want) and got.shape in ((3, 48), (3, 128))
+        refused(
+            lambda: library.nvfp4_linear_rope(x, pair, angle, angle), "interleaved=True; allowed: one, False, False"
+        )
+        refused(
+            lambda: library.nvfp4_linear_swiglu(x, one, store=store), "interleaved=False; allowed: one, False, True"
+        )
 
 
 def test_no_tokens_give_empty_results(hopper: Any) -> None:
