@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from kernels import linear as kernel
+from kernels.library.operator import operator
 from kernels.library.places import backend_for, own
-from kernels.library.quantisers import fake_outputs, form_of
+from kernels.library.quantisers import stored
 from kernels.library.scaled import tensors_of
 from kernels.linear import PackedSm100, Quantise, Rotate, Swiglu
 from kernels.shared.quantised import Quantised
@@ -26,7 +27,7 @@ def _run(op: str, x: Quantised, packed: PackedSm100, epilogue: Any) -> Any:
     return kernel.linear(x, packed, epilogue=epilogue, backend=backend_for(op, x.codes))
 
 
-@torch.library.custom_op("dsv4::nvfp4_linear_quantize", mutates_args=())
+@operator("nvfp4_linear_quantize", lambda a: stored(a, a.codes, a.codes.shape[0], a.n))
 def quantize_op(
     codes: Tensor,
     scales: Tensor,
@@ -49,26 +50,7 @@ def quantize_op(
     return own(found.codes), own(found.scales)
 
 
-@quantize_op.register_fake
-def _(
-    codes: Tensor,
-    scales: Tensor,
-    global_scale: Tensor,
-    w_codes: Tensor,
-    w_scales: Tensor,
-    alpha: Tensor,
-    n: int,
-    k: int,
-    out_scale: Tensor | None,
-    format: str,
-    block: int | None,
-    scale: str,
-    swizzled: bool,
-) -> tuple[Tensor, Tensor]:
-    return fake_outputs(codes, form_of(format, block, scale, swizzled), codes.shape[0], n)
-
-
-@torch.library.custom_op("dsv4::nvfp4_linear_swiglu", mutates_args=())
+@operator("nvfp4_linear_swiglu", lambda a: stored(a, a.codes, a.codes.shape[0], a.n))
 def swiglu_op(
     codes: Tensor,
     scales: Tensor,
@@ -92,27 +74,7 @@ def swiglu_op(
     return own(found.codes), own(found.scales)
 
 
-@swiglu_op.register_fake
-def _(
-    codes: Tensor,
-    scales: Tensor,
-    global_scale: Tensor,
-    w_codes: Tensor,
-    w_scales: Tensor,
-    alpha: Tensor,
-    n: int,
-    k: int,
-    limit: float | None,
-    out_scale: Tensor | None,
-    format: str,
-    block: int | None,
-    scale: str,
-    swizzled: bool,
-) -> tuple[Tensor, Tensor]:
-    return fake_outputs(codes, form_of(format, block, scale, swizzled), codes.shape[0], n)
-
-
-@torch.library.custom_op("dsv4::nvfp4_linear_swiglu_bf16", mutates_args=())
+@operator("nvfp4_linear_swiglu_bf16", lambda a: a.codes.new_empty((a.codes.shape[0], a.n), dtype=torch.bfloat16))
 def swiglu_bf16_op(
     codes: Tensor,
     scales: Tensor,
@@ -129,22 +91,7 @@ def swiglu_bf16_op(
     return own(_run("nvfp4_linear_swiglu_bf16", Quantised(codes, scales, global_scale), packed, Swiglu(limit)))
 
 
-@swiglu_bf16_op.register_fake
-def _(
-    codes: Tensor,
-    scales: Tensor,
-    global_scale: Tensor,
-    w_codes: Tensor,
-    w_scales: Tensor,
-    alpha: Tensor,
-    n: int,
-    k: int,
-    limit: float | None,
-) -> Tensor:
-    return codes.new_empty((codes.shape[0], n), dtype=torch.bfloat16)
-
-
-@torch.library.custom_op("dsv4::nvfp4_linear_rope", mutates_args=())
+@operator("nvfp4_linear_rope", lambda a: a.codes.new_empty((a.codes.shape[0], a.n), dtype=torch.bfloat16))
 def rope_op(
     codes: Tensor,
     scales: Tensor,
@@ -163,24 +110,6 @@ def rope_op(
     packed = PackedSm100(w_codes, w_scales, alpha, (n,), k)
     x, ending = Quantised(codes, scales, global_scale), Rotate(cos, sin, head, inverse)
     return own(_run("nvfp4_linear_rope", x, packed, ending))
-
-
-@rope_op.register_fake
-def _(
-    codes: Tensor,
-    scales: Tensor,
-    global_scale: Tensor,
-    w_codes: Tensor,
-    w_scales: Tensor,
-    alpha: Tensor,
-    n: int,
-    k: int,
-    cos: Tensor,
-    sin: Tensor,
-    head: int,
-    inverse: bool,
-) -> Tensor:
-    return codes.new_empty((codes.shape[0], n), dtype=torch.bfloat16)
 
 
 def nvfp4_linear_quantize(x: Quantised, packed: PackedSm100, store: Quantise) -> Quantised:

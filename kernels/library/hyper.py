@@ -7,11 +7,14 @@ dsv4::mhc_post_pre_rmsnorm_quantize   both -> codes, scales, C, M, streams
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from kernels import mhc
+from kernels.library.operator import operator
 from kernels.library.places import backend_for, own
-from kernels.library.quantisers import fake_outputs, form_of
+from kernels.library.quantisers import stored
 from kernels.mhc import MhcInput
 from kernels.mhc.config import STREAMS
 from kernels.shared.quantised import Quantised
@@ -19,14 +22,14 @@ from kernels.shared.quantised import Quantised
 Tensor = torch.Tensor
 
 
-def _fake_input(streams: Tensor, format: str, block: int | None, scale: str, swizzled: bool) -> tuple[Tensor, ...]:
-    tokens, _, d = streams.shape
-    codes, scales = fake_outputs(streams, form_of(format, block, scale, swizzled), tokens, d)
+def _fake_input(a: Any) -> tuple[Tensor, ...]:
+    tokens, _, d = a.streams.shape
     c, m = ((tokens, STREAMS), (tokens, STREAMS, STREAMS))
-    return codes, scales, *(streams.new_empty(shape, dtype=torch.float32) for shape in (c, m))
+    mixes = (a.streams.new_empty(shape, dtype=torch.float32) for shape in (c, m))
+    return *stored(a, a.streams, tokens, d), *mixes
 
 
-@torch.library.custom_op("dsv4::mhc_pre_rmsnorm_quantize", mutates_args=())
+@operator("mhc_pre_rmsnorm_quantize", _fake_input)
 def mhc_pre_op(
     streams: Tensor,
     fn: Tensor,
@@ -64,38 +67,13 @@ def mhc_pre_op(
     return own(found.x.codes), own(found.x.scales), own(found.c), own(found.m)
 
 
-@mhc_pre_op.register_fake
-def _(
-    streams: Tensor,
-    fn: Tensor,
-    mix: Tensor,
-    base: Tensor,
-    weight: Tensor,
-    global_scale: Tensor | None,
-    format: str,
-    block: int | None,
-    scale: str,
-    swizzled: bool,
-    eps: float,
-    mix_eps: float,
-    norm_eps: float,
-    iterations: int,
-) -> tuple[Tensor, ...]:
-    return _fake_input(streams, format, block, scale, swizzled)
-
-
-@torch.library.custom_op("dsv4::mhc_post", mutates_args=())
+@operator("mhc_post", lambda a: a.streams.new_empty(a.streams.shape))
 def mhc_post_op(y: Tensor, streams: Tensor, c: Tensor, m: Tensor) -> Tensor:
     """See ``kernels.mhc``."""
     return own(mhc.mhc_post(y, streams, c, m, backend=backend_for("mhc_post", y)))
 
 
-@mhc_post_op.register_fake
-def _(y: Tensor, streams: Tensor, c: Tensor, m: Tensor) -> Tensor:
-    return streams.new_empty(streams.shape)
-
-
-@torch.library.custom_op("dsv4::mhc_post_pre_rmsnorm_quantize", mutates_args=())
+@operator("mhc_post_pre_rmsnorm_quantize", lambda a: (*_fake_input(a), a.streams.new_empty(a.streams.shape)))
 def mhc_post_pre_op(
     y: Tensor,
     streams: Tensor,
@@ -138,29 +116,6 @@ def mhc_post_pre_op(
     )
     assert found.streams is not None
     return own(found.x.codes), own(found.x.scales), own(found.c), own(found.m), own(found.streams)
-
-
-@mhc_post_pre_op.register_fake
-def _(
-    y: Tensor,
-    streams: Tensor,
-    c: Tensor,
-    m: Tensor,
-    fn: Tensor,
-    mix: Tensor,
-    base: Tensor,
-    weight: Tensor,
-    global_scale: Tensor | None,
-    format: str,
-    block: int | None,
-    scale: str,
-    swizzled: bool,
-    eps: float,
-    mix_eps: float,
-    norm_eps: float,
-    iterations: int,
-) -> tuple[Tensor, ...]:
-    return *_fake_input(streams, format, block, scale, swizzled), streams.new_empty(streams.shape)
 
 
 def mhc_pre_rmsnorm_quantize(

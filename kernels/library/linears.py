@@ -15,13 +15,14 @@ from collections.abc import Sequence
 import torch
 
 from kernels import linear as kernel
+from kernels.library.operator import operator
 from kernels.library.places import backend_for, own
 from kernels.linear import Packed
 
 Tensor = torch.Tensor
 
 
-@torch.library.custom_op("dsv4::nvfp4_linear", mutates_args=())
+@operator("nvfp4_linear", lambda a: a.x.new_empty((a.x.shape[0], a.n), dtype=torch.bfloat16))
 def nvfp4_linear_op(
     x: Tensor, data: Tensor, alpha: Tensor, format: str, n: int, k: int, rows: int, activation: str
 ) -> Tensor:
@@ -30,12 +31,7 @@ def nvfp4_linear_op(
     return own(kernel.linear(x, packed, activation=activation, backend=backend_for("nvfp4_linear", x)))
 
 
-@nvfp4_linear_op.register_fake
-def _(x: Tensor, data: Tensor, alpha: Tensor, format: str, n: int, k: int, rows: int, activation: str) -> Tensor:
-    return x.new_empty((x.shape[0], n), dtype=torch.bfloat16)
-
-
-@torch.library.custom_op("dsv4::multi_linear", mutates_args=())
+@operator("multi_linear", lambda a: a.x.new_empty((a.x.shape[0] * sum(a.parts),), dtype=torch.bfloat16))
 def multi_linear_op(
     x: Tensor, data: Tensor, alpha: Tensor, format: str, parts: Sequence[int], k: int, rows: int, activation: str
 ) -> Tensor:
@@ -49,14 +45,7 @@ def multi_linear_op(
     return own(out)
 
 
-@multi_linear_op.register_fake
-def _(
-    x: Tensor, data: Tensor, alpha: Tensor, format: str, parts: Sequence[int], k: int, rows: int, activation: str
-) -> Tensor:
-    return x.new_empty((x.shape[0] * sum(parts),), dtype=torch.bfloat16)
-
-
-@torch.library.custom_op("dsv4::grouped_linear", mutates_args=())
+@operator("grouped_linear", lambda a: a.x.new_empty((a.x.shape[0], a.groups, a.n), dtype=torch.bfloat16))
 def grouped_linear_op(
     x: Tensor,
     data: Tensor,
@@ -71,21 +60,6 @@ def grouped_linear_op(
     """A block-diagonal weight; see ``kernels.linear.grouped_linear``."""
     packed = Packed(data, alpha, format, (n,) * groups, k, rows, True, activation)
     return own(kernel.grouped_linear(x, packed, activation=activation, backend=backend_for("grouped_linear", x)))
-
-
-@grouped_linear_op.register_fake
-def _(
-    x: Tensor,
-    data: Tensor,
-    alpha: Tensor,
-    format: str,
-    groups: int,
-    n: int,
-    k: int,
-    rows: int,
-    activation: str,
-) -> Tensor:
-    return x.new_empty((x.shape[0], groups, n), dtype=torch.bfloat16)
 
 
 def nvfp4_linear(x: Tensor, packed: Packed) -> Tensor:

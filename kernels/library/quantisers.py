@@ -11,12 +11,15 @@ Two for NVFP4, because an operator may not give an argument back. The functions 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from kernels import quantize_fp8 as fp8
 from kernels import quantize_nvfp4 as nvfp4
 from kernels import rmsnorm_quantize as rmsnorm
 from kernels import swiglu_quantize as swiglu
+from kernels.library.operator import operator
 from kernels.library.places import backend_for, own
 from kernels.shared.formats import CHUNK, BlockFormat
 from kernels.shared.quantised import Quantised
@@ -38,7 +41,17 @@ def fake_outputs(x: Tensor, form: BlockFormat, rows: int, k: int) -> tuple[Tenso
     return codes, x.new_empty(form.scales_shape(rows, k), dtype=scales_dtype)
 
 
-@torch.library.custom_op("dsv4::quantize_nvfp4", mutates_args=())
+def stored(a: Any, x: Tensor, rows: int, k: int) -> tuple[Tensor, Tensor]:
+    """The same in the format that an operator's arguments name."""
+    return fake_outputs(x, form_of(a.format, a.block, a.scale, a.swizzled), rows, k)
+
+
+def _fake_dynamic(a: Any) -> tuple[Tensor, Tensor, Tensor]:
+    codes, scales = fake_outputs(a.x, form_of("nvfp4", None, "", a.swizzled), *a.x.shape)
+    return codes, scales, a.x.new_empty((), dtype=torch.float32)
+
+
+@operator("quantize_nvfp4", lambda a: fake_outputs(a.x, form_of("nvfp4", None, "", a.swizzled), *a.x.shape))
 def quantize_nvfp4_op(x: Tensor, global_scale: Tensor, swizzled: bool) -> tuple[Tensor, Tensor]:
     """See ``kernels.quantize_nvfp4``."""
     backend = backend_for("quantize_nvfp4", x)
@@ -46,12 +59,7 @@ def quantize_nvfp4_op(x: Tensor, global_scale: Tensor, swizzled: bool) -> tuple[
     return own(found.codes), own(found.scales)
 
 
-@quantize_nvfp4_op.register_fake
-def _(x: Tensor, global_scale: Tensor, swizzled: bool) -> tuple[Tensor, Tensor]:
-    return fake_outputs(x, form_of("nvfp4", None, "", swizzled), x.shape[0], x.shape[1])
-
-
-@torch.library.custom_op("dsv4::quantize_nvfp4_dynamic", mutates_args=())
+@operator("quantize_nvfp4_dynamic", _fake_dynamic)
 def quantize_nvfp4_dynamic_op(x: Tensor, swizzled: bool) -> tuple[Tensor, Tensor, Tensor]:
     """See ``kernels.quantize_nvfp4``."""
     found = nvfp4.quantize_nvfp4(x, swizzled=swizzled, backend=backend_for("quantize_nvfp4", x))
@@ -59,25 +67,14 @@ def quantize_nvfp4_dynamic_op(x: Tensor, swizzled: bool) -> tuple[Tensor, Tensor
     return own(found.codes), own(found.scales), own(found.global_scale)
 
 
-@quantize_nvfp4_dynamic_op.register_fake
-def _(x: Tensor, swizzled: bool) -> tuple[Tensor, Tensor, Tensor]:
-    codes, scales = fake_outputs(x, form_of("nvfp4", None, "", swizzled), x.shape[0], x.shape[1])
-    return codes, scales, x.new_empty((), dtype=torch.float32)
-
-
-@torch.library.custom_op("dsv4::quantize_fp8", mutates_args=())
+@operator("quantize_fp8", lambda a: fake_outputs(a.x, form_of("fp8", a.block, a.scale, False), *a.x.shape))
 def quantize_fp8_op(x: Tensor, block: int, scale: str) -> tuple[Tensor, Tensor]:
     """See ``kernels.quantize_fp8``."""
     found = fp8.quantize_fp8(x, block=block, scale=scale, backend=backend_for("quantize_fp8", x))
     return own(found.codes), own(found.scales)
 
 
-@quantize_fp8_op.register_fake
-def _(x: Tensor, block: int, scale: str) -> tuple[Tensor, Tensor]:
-    return fake_outputs(x, form_of("fp8", block, scale, False), x.shape[0], x.shape[1])
-
-
-@torch.library.custom_op("dsv4::rmsnorm_quantize", mutates_args=())
+@operator("rmsnorm_quantize", lambda a: stored(a, a.x, *a.x.shape))
 def rmsnorm_quantize_op(
     x: Tensor,
     weight: Tensor,
@@ -94,21 +91,7 @@ def rmsnorm_quantize_op(
     return own(found.codes), own(found.scales)
 
 
-@rmsnorm_quantize_op.register_fake
-def _(
-    x: Tensor,
-    weight: Tensor,
-    global_scale: Tensor | None,
-    format: str,
-    eps: float,
-    block: int | None,
-    scale: str,
-    swizzled: bool,
-) -> tuple[Tensor, Tensor]:
-    return fake_outputs(x, form_of(format, block, scale, swizzled), x.shape[0], x.shape[1])
-
-
-@torch.library.custom_op("dsv4::swiglu_quantize", mutates_args=())
+@operator("swiglu_quantize", lambda a: stored(a, a.gate, *a.gate.shape))
 def swiglu_quantize_op(
     gate: Tensor,
     up: Tensor,
@@ -123,20 +106,6 @@ def swiglu_quantize_op(
     backend, settings = backend_for("swiglu_quantize", gate), {"block": block, "scale": scale, "swizzled": swizzled}
     found = swiglu.swiglu_quantize(gate, up, global_scale, format=format, limit=limit, **settings, backend=backend)
     return own(found.codes), own(found.scales)
-
-
-@swiglu_quantize_op.register_fake
-def _(
-    gate: Tensor,
-    up: Tensor,
-    global_scale: Tensor | None,
-    format: str,
-    limit: float | None,
-    block: int | None,
-    scale: str,
-    swizzled: bool,
-) -> tuple[Tensor, Tensor]:
-    return fake_outputs(gate, form_of(format, block, scale, swizzled), gate.shape[0], gate.shape[1])
 
 
 def quantize_nvfp4(x: Tensor, global_scale: Tensor | None = None, *, swizzled: bool = False) -> Quantised:

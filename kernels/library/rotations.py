@@ -10,31 +10,22 @@ import torch
 
 from kernels import qk_norm_rope as norm
 from kernels import rope as plain
+from kernels.library.operator import operator
 from kernels.library.places import backend_for
 
 Tensor = torch.Tensor
 
 
-@torch.library.custom_op("dsv4::rope", mutates_args=("x",))
+@operator("rope", lambda a: None, writes=("x",))
 def rope_op(x: Tensor, cos: Tensor, sin: Tensor, inverse: bool) -> None:
     """See ``kernels.rope``."""
     plain.rope(x, cos, sin, inverse=inverse, backend=backend_for("rope", x))
 
 
-@rope_op.register_fake
-def _(x: Tensor, cos: Tensor, sin: Tensor, inverse: bool) -> None:
-    return None
-
-
-@torch.library.custom_op("dsv4::qk_norm_rope", mutates_args=("q", "kv"))
+@operator("qk_norm_rope", lambda a: None, writes=("q", "kv"))
 def qk_norm_rope_op(q: Tensor, kv: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, eps: float) -> None:
     """See ``kernels.qk_norm_rope``."""
     norm.qk_norm_rope(q, kv, weight, cos, sin, eps=eps, backend=backend_for("qk_norm_rope", q))
-
-
-@qk_norm_rope_op.register_fake
-def _(q: Tensor, kv: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, eps: float) -> None:
-    return None
 
 
 def rope(x: Tensor, cos: Tensor, sin: Tensor, *, inverse: bool = False) -> Tensor:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 
 from kernels import linear as kernel
+from kernels.library.operator import operator
 from kernels.library.places import backend_for, own
 from kernels.linear import PackedSm100
 from kernels.shared.quantised import Quantised
@@ -21,7 +22,7 @@ from kernels.shared.quantised import Quantised
 Tensor = torch.Tensor
 
 
-@torch.library.custom_op("dsv4::nvfp4_linear_w4a4", mutates_args=())
+@operator("nvfp4_linear_w4a4", lambda a: a.codes.new_empty((a.codes.shape[0], a.n), dtype=torch.bfloat16))
 def nvfp4_linear_w4a4_op(
     codes: Tensor,
     scales: Tensor,
@@ -38,21 +39,7 @@ def nvfp4_linear_w4a4_op(
     return own(kernel.linear(Quantised(codes, scales, global_scale), packed, backend=backend))
 
 
-@nvfp4_linear_w4a4_op.register_fake
-def _(
-    codes: Tensor,
-    scales: Tensor,
-    global_scale: Tensor,
-    w_codes: Tensor,
-    w_scales: Tensor,
-    alpha: Tensor,
-    n: int,
-    k: int,
-) -> Tensor:
-    return codes.new_empty((codes.shape[0], n), dtype=torch.bfloat16)
-
-
-@torch.library.custom_op("dsv4::multi_linear_w4a4", mutates_args=())
+@operator("multi_linear_w4a4", lambda a: a.codes.new_empty((a.codes.shape[0] * sum(a.parts),), dtype=torch.bfloat16))
 def multi_linear_w4a4_op(
     codes: Tensor,
     scales: Tensor,
@@ -73,21 +60,7 @@ def multi_linear_w4a4_op(
     return own(out)
 
 
-@multi_linear_w4a4_op.register_fake
-def _(
-    codes: Tensor,
-    scales: Tensor,
-    global_scale: Tensor,
-    w_codes: Tensor,
-    w_scales: Tensor,
-    alpha: Tensor,
-    parts: Sequence[int],
-    k: int,
-) -> Tensor:
-    return codes.new_empty((codes.shape[0] * sum(parts),), dtype=torch.bfloat16)
-
-
-@torch.library.custom_op("dsv4::grouped_linear_w4a4", mutates_args=())
+@operator("grouped_linear_w4a4", lambda a: a.codes.new_empty((a.codes.shape[0], a.groups, a.n), dtype=torch.bfloat16))
 def grouped_linear_w4a4_op(
     codes: Tensor,
     scales: Tensor,
@@ -103,21 +76,6 @@ def grouped_linear_w4a4_op(
     packed = PackedSm100(w_codes, w_scales, alpha, (n,) * groups, k, grouped=True)
     backend = backend_for("grouped_linear_w4a4", codes)
     return own(kernel.grouped_linear(Quantised(codes, scales, global_scale), packed, backend=backend))
-
-
-@grouped_linear_w4a4_op.register_fake
-def _(
-    codes: Tensor,
-    scales: Tensor,
-    global_scale: Tensor,
-    w_codes: Tensor,
-    w_scales: Tensor,
-    alpha: Tensor,
-    groups: int,
-    n: int,
-    k: int,
-) -> Tensor:
-    return codes.new_empty((codes.shape[0], groups, n), dtype=torch.bfloat16)
 
 
 def nvfp4_linear_w4a4(x: Quantised, packed: PackedSm100) -> Tensor:
