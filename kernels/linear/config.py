@@ -39,8 +39,52 @@ AMAX_BYTES = 16 * 16 * 4
 """The largest magnitude of each token in each warp, as the warps tell each other."""
 
 
+class Tiled:
+    """What follows from how a weight is packed (kernels/linear/layout.py): its tiles, their units, and their bytes."""
+
+    weights: str
+    parts: tuple[int, ...]
+    k: int
+    rows: int
+
+    @property
+    def segments(self) -> int:
+        """Pieces of K that lie in different rows of a tile."""
+        return 16 // self.rows
+
+    @property
+    def tile_units(self) -> int:
+        """Units of a tile; k beyond K is packed as zeros."""
+        return -(-self.k // (UNIT_K * self.segments))
+
+    @property
+    def segment_k(self) -> int:
+        """k of one segment, whole units."""
+        return self.tile_units * UNIT_K
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """Tiles of each part."""
+        return tuple(-(-n // self.rows) for n in self.parts)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of a unit that are weights."""
+        return 16 * UNIT_K if self.weights == "fp8" else 8 * UNIT_K
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of a unit: its weights and its block scales (one fp32 a segment and padding for FP8)."""
+        return self.weight_bytes + (16 if self.weights == "fp8" else 128)
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of a tile."""
+        return self.tile_units * self.unit_bytes
+
+
 @dataclass(frozen=True)
-class LinearConfig:
+class LinearConfig(Tiled):
     """One compiled kernel. The number of tokens up to `tokens`, addresses and strides are arguments, not settings.
 
     weights     "nvfp4", "mxfp4" or "fp8"
@@ -86,24 +130,14 @@ class LinearConfig:
     # ------------------------------------------------------------------ K
 
     @property
-    def segments(self) -> int:
-        """Pieces of K that lie in different rows of a tile."""
-        return 16 // self.rows
-
-    @property
     def units(self) -> int:
-        """Units of a tile; k beyond K is packed as zeros."""
-        return -(-self.k // (UNIT_K * self.segments))
+        """Units of a tile."""
+        return self.tile_units
 
     @property
     def share(self) -> int:
         """Units of a tile that one CTA multiplies."""
         return self.units // self.split
-
-    @property
-    def segment_k(self) -> int:
-        """k of one segment, whole units."""
-        return self.units * UNIT_K
 
     # ------------------------------------------------------------------ columns of B
 
@@ -166,11 +200,6 @@ class LinearConfig:
     # ------------------------------------------------------------------ tiles and the ring
 
     @property
-    def tiles(self) -> tuple[int, ...]:
-        """Tiles of each part."""
-        return tuple(-(-n // self.rows) for n in self.parts)
-
-    @property
     def tile_count(self) -> int:
         """All tiles."""
         return sum(self.tiles)
@@ -215,21 +244,6 @@ class LinearConfig:
     def longest(self) -> int:
         """Ring stages that the busiest CTA fills."""
         return -(-self.sets // self.clusters) * self.turns
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of a unit that are weights."""
-        return 16 * UNIT_K if self.weights == "fp8" else 8 * UNIT_K
-
-    @property
-    def unit_bytes(self) -> int:
-        """Bytes of a unit: its weights and its block scales (one fp32 and padding for FP8)."""
-        return self.weight_bytes + (16 if self.weights == "fp8" else 128)
-
-    @property
-    def tile_bytes(self) -> int:
-        """Bytes of a tile."""
-        return self.units * self.unit_bytes
 
     @property
     def stage_bytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kernels.linear.epilogues import Epilogue
+from kernels.linear.outputs import output_shape, outputs_in
 from kernels.linear.sm100_config import (
     ATOM_ROWS,
     BLOCK,
@@ -71,10 +72,7 @@ def run(
     m = check(op, x, packed, backend)
     if packed.interleaved:
         raise ValueError(f"{op}: packed.interleaved=True without an epilogue; allowed: linear with epilogue Swiglu")
-    total = sum(packed.parts)
-    shape = (m, len(packed.parts), packed.parts[0]) if packed.grouped else (m * total,)
-    if not packed.grouped and len(packed.parts) == 1:
-        shape = (m, total)
+    shape = output_shape(packed, m)
     if out is None:
         out = backend.empty(shape, torch.bfloat16, "out")
     else:
@@ -84,10 +82,7 @@ def run(
         vector = out.data_ptr() % 16 == 0 and all(n % 8 == 0 for n in packed.parts)
         config = config_for(op, packed, m, vector=vector, ctas=backend.multiprocessors, settings=settings)
         launch(op, config, x, packed, out.view(-1), settings.get("ctas"), backend, kernel)
-    if packed.grouped or len(packed.parts) == 1:
-        return [out]
-    flat, begins = out.view(-1), [m * sum(packed.parts[:i]) for i in range(len(packed.parts))]
-    return [flat[b : b + m * n].view(m, n) for b, n in zip(begins, packed.parts, strict=True)]
+    return outputs_in(out, packed, m)
 
 
 def check(op: str, x: Any, packed: Any, backend: Any) -> int:

@@ -9,6 +9,7 @@ import torch
 
 from kernels.linear import wide_choice
 from kernels.linear.config import ACTIVATIONS, SHARED_BYTES, SPLITS, TOKENS, LinearConfig
+from kernels.linear.outputs import output_shape, outputs_in
 from kernels.linear.pack import MULTIPROCESSORS, Packed
 from kernels.linear.sm100_host import ARCH as OTHER_ARCH
 from kernels.linear.wide_config import WideConfig
@@ -43,19 +44,14 @@ def run(
     kernel: type | None,
     settings: dict[str, Any],
 ) -> list[torch.Tensor]:
+    """Outputs of each part; of a grouped linear one [m, groups, n]."""
     check(op, x, packed, out, activation, backend)
-    m, total = x.shape[0], sum(packed.parts)
+    m = x.shape[0]
     config = choose(op, x, packed, activation, settings) if m else None
-    shape = (m, len(packed.parts), packed.parts[0]) if packed.grouped else (m * total,)
-    if not packed.grouped and len(packed.parts) == 1:
-        shape = (m, total)
-    out = backend.empty(shape, torch.bfloat16, "out") if out is None else out
+    out = backend.empty(output_shape(packed, m), torch.bfloat16, "out") if out is None else out
     if config is not None:
         launch(op, config, x, packed, out, backend, kernel)
-    if packed.grouped or len(packed.parts) == 1:
-        return [out]
-    flat, begins = out.view(-1), [m * sum(packed.parts[:i]) for i in range(len(packed.parts))]
-    return [flat[b : b + m * n].view(m, n) for b, n in zip(begins, packed.parts, strict=True)]
+    return outputs_in(out, packed, m)
 
 
 def choose(
@@ -175,6 +171,7 @@ def kernel_of(config: LinearConfig | WideConfig) -> type:
 
 
 def check(op: str, x: Any, packed: Any, out: Any, activation: str, backend: Any) -> None:
+    """Raise ValueError unless x, weights and output fit together and the kernels can read and write them."""
     if backend.arch != ARCH:
         supported = ", ".join((ARCH, OTHER_ARCH))
         raise ValueError(f"{op}: arch={backend.arch} is not supported; supported: {supported}")
@@ -214,14 +211,7 @@ def check(op: str, x: Any, packed: Any, out: Any, activation: str, backend: Any)
 
 
 def _check_out(op: str, x: torch.Tensor, packed: Packed, out: Any) -> None:
-    m, total = x.shape[0], sum(packed.parts)
-    wanted = (
-        (m, len(packed.parts), packed.parts[0])
-        if packed.grouped
-        else (m, total)
-        if len(packed.parts) == 1
-        else (m * total,)
-    )
+    wanted = output_shape(packed, x.shape[0])
     if out.dtype != torch.bfloat16 or tuple(out.shape) != wanted or not out.is_contiguous():
         raise ValueError(
             f"{op}: out is {out.dtype} {tuple(out.shape)} with strides {out.stride()}; "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.linear.config import FORMATS, LANES, REGISTERS_PER_SM, ROWS, SHARED_BYTES, UNIT_K
+from kernels.linear.config import FORMATS, LANES, REGISTERS_PER_SM, ROWS, SHARED_BYTES, UNIT_K, Tiled
 
 COLUMNS = (8, 16, 32, 64, 128, 256)
 CLUSTERS = (1, 2, 4, 8)
@@ -27,7 +27,7 @@ FEW = 24
 
 
 @dataclass(frozen=True)
-class WideConfig:
+class WideConfig(Tiled):
     """One compiled kernel. The number of tokens, addresses and strides are arguments, not settings.
 
     weights   "nvfp4", "mxfp4" or "fp8"
@@ -62,21 +62,6 @@ class WideConfig:
     # ------------------------------------------------------------------ K
 
     @property
-    def segments(self) -> int:
-        """Pieces of K that lie in different rows of a tile."""
-        return 16 // self.rows
-
-    @property
-    def tile_units(self) -> int:
-        """Units of a tile; k beyond K is packed as zeros."""
-        return -(-self.k // (UNIT_K * self.segments))
-
-    @property
-    def segment_k(self) -> int:
-        """k of one segment, whole units."""
-        return self.tile_units * UNIT_K
-
-    @property
     def share(self) -> int:
         """Units of a tile that one CTA multiplies."""
         return self.tile_units // self.split
@@ -107,11 +92,6 @@ class WideConfig:
     def block_tiles(self) -> int:
         """Tiles of a CTA."""
         return self.block_rows // self.rows
-
-    @property
-    def tiles(self) -> tuple[int, ...]:
-        """Tiles of each part."""
-        return tuple(-(-n // self.rows) for n in self.parts)
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -169,21 +149,6 @@ class WideConfig:
         return self.along * self.split > 1
 
     # ------------------------------------------------------------------ shared memory
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of a unit that are weights."""
-        return 16 * UNIT_K if self.weights == "fp8" else 8 * UNIT_K
-
-    @property
-    def unit_bytes(self) -> int:
-        """Bytes of a unit: its weights and its block scales."""
-        return self.weight_bytes + (16 if self.weights == "fp8" else 128)
-
-    @property
-    def tile_bytes(self) -> int:
-        """Bytes of a tile in memory."""
-        return self.tile_units * self.unit_bytes
 
     @property
     def run_bytes(self) -> int:
