@@ -74,7 +74,7 @@ class GpuClock:
         from gate.bench import reads
 
         sets = [
-            torch.zeros(-(-moved // 4) * 4, dtype=torch.uint8, device=self.device)
+            torch.empty(-(-moved // 4) * 4, dtype=torch.uint8, device=self.device).random_()
             for _ in range(timing.sets_for(moved))
         ]
         forms = reads.calls(sets)
