@@ -78,7 +78,7 @@ def test_interrupt_writes_the_report_and_exits_with_2(project, times):
         os.kill(process.pid, signal.SIGINT)
         time.sleep(0.05)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == 2, err
+    assert process.returncode == 2, out + err
     folder = (project.root / "build" / "gates" / "latest").resolve()
     result = json.loads((folder / "result.json").read_text())
     assert result["run"]["interrupted"] is True
