@@ -39,10 +39,12 @@ def wait_until(condition, seconds=20.0) -> bool:
 
 
 def start(project, *arguments):
-    """The command line in the background, in a process group of its own like a job of a shell."""
+    """The command line in the background, in a process group of its own like a job of a shell, which hears SIGINT even
+    where the tests were started by something that ignores it."""
     return subprocess.Popen(
         project.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=project.root,
         env=project.environment(), start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 
