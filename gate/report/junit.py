@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from xml.etree import ElementTree
 
 from gate import blocks
@@ -39,16 +40,13 @@ def _case(suite: ElementTree.Element, case: CaseResult) -> None:
     name = f"{case.case}-s{case.seed}"
     element = ElementTree.SubElement(suite, "testcase", classname=f"{case.gate}.{case.arch}", name=name)
     element.set("time", f"{case.seconds.get('total', 0.0):.3f}")
-    properties = ElementTree.SubElement(element, "properties")
     values: dict[str, object] = {"evidence": case.evidence, "digest": case.digest, "status": case.status}
     for output, measured in case.outputs.items():
         values |= {f"{output}.{key}": getattr(measured, key) for key in ("diff", "cos", "rel_rms", "max_abs", "torch")}
     values |= {key: value for key, value in case.counts.items()}
     if case.sanitizers is not None:
         values |= {f"sanitize.{tool}": count for tool, count in case.sanitizers.by_tool().items()}
-    for key, value in values.items():
-        if value is not None:
-            ElementTree.SubElement(properties, "property", name=key, value=_clean(str(value)))
+    _describe(element, values)
     if is_failure(case.status):
         _say(element, "error" if case.status in CRASHES else "failure", case.status, blocks.failure(case))
     elif case.status != "pass":
@@ -58,15 +56,20 @@ def _case(suite: ElementTree.Element, case: CaseResult) -> None:
 
 def _time(suite: ElementTree.Element, one: BenchResult, name: str) -> None:
     element = ElementTree.SubElement(suite, "testcase", classname=name, name=one.case, time=f"{one.seconds:.3f}")
-    properties = ElementTree.SubElement(element, "properties")
     values = {"evidence": one.evidence, "status": one.status, "us": one.us, "floor_us": one.floor_us}
-    for key, value in values.items():
-        if value is not None:
-            ElementTree.SubElement(properties, "property", name=key, value=_clean(str(value)))
+    _describe(element, values)
     if is_failure(one.status):
         _say(element, "error" if one.status in CRASHES else "failure", one.status, times.failure(one))
     elif one.status != "pass":
         ElementTree.SubElement(element, "skipped", message=_clean(f"{one.status}: {one.message}"))
+
+
+def _describe(element: ElementTree.Element, values: Mapping[str, object]) -> None:
+    """The values that there are, as properties."""
+    properties = ElementTree.SubElement(element, "properties")
+    for key, value in values.items():
+        if value is not None:
+            ElementTree.SubElement(properties, "property", name=key, value=_clean(str(value)))
 
 
 def _falsification(suite: ElementTree.Element, verdict: GateResult) -> None:

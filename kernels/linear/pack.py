@@ -88,9 +88,7 @@ def pack(
     if not given or len({k for _, k in shapes}) != 1:
         raise ValueError(f"pack: weights have k={[k for _, k in shapes]}; allowed: at least one weight, all of one k")
     parts, k = tuple(n for n, _ in shapes), shapes[0][1]
-    devices = {x.device for w in given for x in (w.codes, w.scales, w.alpha) if x is not None}
-    if len(devices) > 1:
-        raise ValueError(f"pack: tensors on {', '.join(sorted(map(str, devices)))}; allowed: one device")
+    check_one_device("pack", given)
     device = given[0].codes.device
     one = torch.ones((), dtype=torch.float32, device=device)
     alpha = torch.stack([one if w.alpha is None else w.alpha.reshape(()) for w in given])
@@ -126,6 +124,13 @@ def unpack(packed: Packed) -> list[Weight]:
             scales = scales[:, :: BLOCKS[packed.format] // 16].contiguous()
         found.append(Weight(codes, scales, packed.alpha[index]))
     return found
+
+
+def check_one_device(op: str, weights: list[Weight]) -> None:
+    """Raise ValueError unless all tensors lie on one device."""
+    devices = {x.device for w in weights for x in (w.codes, w.scales, w.alpha) if x is not None}
+    if len(devices) > 1:
+        raise ValueError(f"{op}: tensors on {', '.join(sorted(map(str, devices)))}; allowed: one device")
 
 
 def _codes(words: torch.Tensor, config: LinearConfig) -> torch.Tensor:

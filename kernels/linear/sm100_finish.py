@@ -12,7 +12,7 @@ from kernels.linear.sm100_pack import PackedSm100
 from kernels.shared.formats import BlockFormat
 from kernels.shared.quantised import (
     Quantised,
-    check_scalar,
+    check_global_scale,
     check_shape,
     check_tensor,
     format_for,
@@ -83,10 +83,7 @@ def _format(store: Any, backend: Any) -> BlockFormat:
     if not isinstance(store, Quantise):
         raise ValueError(f"{OP}: epilogue Swiglu: store is a {type(store).__name__}; allowed: None or Quantise")
     form = format_for(OP, backend, store.format, store.block, store.scale, store.swizzled)
-    if form.name == "nvfp4":
-        check_scalar(OP, "epilogue global_scale", store.global_scale, backend)
-    elif store.global_scale is not None:
-        raise ValueError(f"{OP}: epilogue global_scale is given; allowed for fp8: None")
+    check_global_scale(OP, form, store.global_scale, backend, "epilogue global_scale")
     return form
 
 

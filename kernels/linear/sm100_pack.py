@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernels.linear.pack import Weight
+from kernels.linear.pack import Weight, check_one_device
 from kernels.linear.sm100_config import ATOM_ROWS, BLOCK, STEP_K
 
 TMA_BYTES = 16
@@ -62,9 +62,7 @@ def pack_sm100(weights: Weight | Sequence[Weight], *, grouped: bool = False, int
     if not given or len({k for _, k in shapes}) != 1:
         raise ValueError(f"pack_sm100: weights have k={[k for _, k in shapes]}; allowed: at least one, all of one k")
     parts, k = tuple(n for n, _ in shapes), shapes[0][1]
-    devices = {x.device for w in given for x in (w.codes, w.scales, w.alpha) if x is not None}
-    if len(devices) > 1:
-        raise ValueError(f"pack_sm100: tensors on {', '.join(sorted(map(str, devices)))}; allowed: one device")
+    check_one_device("pack_sm100", given)
     if interleaved and (grouped or len(parts) != 2 or parts[0] != parts[1]):
         raise ValueError(
             f"pack_sm100: interleaved=True with weights of n={list(parts)}, grouped={grouped}; "

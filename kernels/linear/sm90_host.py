@@ -11,11 +11,9 @@ from kernels.linear import wide_choice
 from kernels.linear.config import ACTIVATIONS, SHARED_BYTES, SPLITS, TOKENS, LinearConfig
 from kernels.linear.outputs import output_shape, outputs_in
 from kernels.linear.pack import MULTIPROCESSORS, Packed
-from kernels.linear.sm100_host import ARCH as OTHER_ARCH
 from kernels.linear.wide_config import WideConfig
+from kernels.shared.quantised import check_arch
 
-ARCH = "sm_90a"
-"""The architecture, as backends spell it."""
 NARROW = {16: 4, 8: 2, 4: 1}
 """Tokens up to which the kernel that keeps its activations is the faster one, by the rows of a tile: where these are
 few, a CTA has little weight, but needs all activations."""
@@ -172,9 +170,7 @@ def kernel_of(config: LinearConfig | WideConfig) -> type:
 
 def check(op: str, x: Any, packed: Any, out: Any, activation: str, backend: Any) -> None:
     """Raise ValueError unless x, weights and output fit together and the kernels can read and write them."""
-    if backend.arch != ARCH:
-        supported = ", ".join((ARCH, OTHER_ARCH))
-        raise ValueError(f"{op}: arch={backend.arch} is not supported; supported: {supported}")
+    check_arch(op, backend)
     if not isinstance(packed, Packed):
         raise ValueError(f"{op}: packed is a {type(packed).__name__}; allowed: kernels.linear.Packed, from pack()")
     if activation not in ACTIVATIONS:

@@ -29,8 +29,8 @@ from kernels.shared.quantised import (
     Quantised,
     check_arch,
     check_config,
+    check_global_scale,
     check_number,
-    check_scalar,
     check_shape,
     check_start,
     check_tensor,
@@ -93,15 +93,10 @@ def mhc_pre_rmsnorm_quantize(
     what is allowed before anything is launched. `kernels` replace the classes of the first
     pass, of the second, and of the first for many tokens.
     """
+    form, numbers = (format, block, scale, swizzled), (eps, mix_eps, norm_eps, iterations)
+    pre = (fn, mix, base, weight)
     op = "mhc_pre_rmsnorm_quantize"
-    check_arch(op, backend)
-    settings = (eps, mix_eps, norm_eps, iterations)
-    form = format_for(op, backend, format, block, scale, swizzled)
-    second = _second(op, streams, (fn, mix, base, weight), global_scale, form, settings, backend)
-    first = mix_config(second.k, streams.shape[0], post=False, mix=True)
-    check_config(op, first.problems())
-    x = outputs(op, second.format, streams.shape[0], second.k, global_scale, out, backend)
-    return _run(first, second, streams, None, (fn, mix, base, weight), x, backend, kernels)
+    return _pre(op, None, streams, pre, global_scale, form, numbers, out, backend, kernels)
 
 
 def mhc_post(
@@ -166,30 +161,35 @@ def mhc_post_pre_rmsnorm_quantize(
 
     Arguments as of the two. Bit for bit what they give one after the other.
     """
+    form, numbers = (format, block, scale, swizzled), (eps, mix_eps, norm_eps, iterations)
+    pre = (fn, mix, base, weight)
     op = "mhc_post_pre_rmsnorm_quantize"
-    check_arch(op, backend)
-    settings = (eps, mix_eps, norm_eps, iterations)
-    form = format_for(op, backend, format, block, scale, swizzled)
-    second = _second(op, streams, (fn, mix, base, weight), global_scale, form, settings, backend)
-    _check_post(op, y, streams, c, m, backend)
-    second = replace(second, fused=True)
-    first = mix_config(second.k, streams.shape[0], post=True, mix=True)
-    check_config(op, first.problems())
-    x = outputs(op, second.format, streams.shape[0], second.k, global_scale, out, backend)
-    return _run(first, second, streams, (y, c, m), (fn, mix, base, weight), x, backend, kernels)
+    return _pre(op, (y, c, m), streams, pre, global_scale, form, numbers, out, backend, kernels)
 
 
-def _run(
-    first: MixConfig | ManyConfig,
-    second: CollapseConfig,
-    streams: Tensor,
+def _pre(
+    op: str,
     post: tuple[Tensor, Tensor, Tensor] | None,
+    streams: Tensor,
     pre: tuple[Tensor, Tensor, Tensor, Tensor],
-    x: Quantised,
+    global_scale: Tensor | None,
+    form: tuple[str, int | None, str, bool],
+    numbers: tuple[float, float, float, int],
+    out: Quantised | None,
     backend: Any,
     kernels: tuple[Any, Any, Any],
 ) -> MhcInput:
+    """A pre-mix, of the streams or of what a post-mix makes of them."""
+    check_arch(op, backend)
+    second = _second(op, streams, pre, global_scale, format_for(op, backend, *form), numbers, backend)
+    if post is not None:
+        y, c, m = post
+        _check_post(op, y, streams, c, m, backend)
+        second = replace(second, fused=True)
+    first = mix_config(second.k, streams.shape[0], post=post is not None, mix=True)
+    check_config(op, first.problems())
     tokens = streams.shape[0]
+    x = outputs(op, second.format, tokens, second.k, global_scale, out, backend)
     new = backend.empty(tuple(streams.shape), torch.bfloat16, "streams") if post else None
     c = backend.empty((tokens, STREAMS), torch.float32, "c")
     m = backend.empty((tokens, STREAMS, STREAMS), torch.float32, "m")
@@ -296,10 +296,7 @@ def _second(
         _check_dense(op, name, x, shape)
     check_tensor(op, "weight", weight, DTYPES, backend)
     _check_dense(op, "weight", weight, (d,))
-    if form.name == "nvfp4":
-        check_scalar(op, "global_scale", global_scale, backend)
-    elif global_scale is not None:
-        raise ValueError(f"{op}: global_scale is given; allowed for fp8: None")
+    check_global_scale(op, form, global_scale, backend)
     eps, mix_eps, norm_eps, iterations = settings
     if isinstance(iterations, bool) or not isinstance(iterations, int):
         raise ValueError(f"{op}: iterations={iterations!r}; allowed: 1 to 1000")

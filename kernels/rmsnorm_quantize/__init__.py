@@ -12,9 +12,9 @@ from kernels.shared.quantised import (
     Quantised,
     check_arch,
     check_config,
+    check_global_scale,
     check_number,
     check_rows,
-    check_scalar,
     check_shape,
     check_start,
     check_tensor,
@@ -65,10 +65,7 @@ def rmsnorm_quantize(
     check_tensor(OP, "weight", weight, DTYPES, backend)
     check_shape(OP, "weight", weight, (x.shape[1],))
     check_start(OP, "weight", weight)
-    if form.name == "nvfp4":
-        check_scalar(OP, "global_scale", global_scale, backend)
-    elif global_scale is not None:
-        raise ValueError(f"{OP}: global_scale is given; allowed for fp8: None")
+    check_global_scale(OP, form, global_scale, backend)
     many = x.shape[0] >= MANY_ROWS if ctas is None else ctas < x.shape[0]
     config = RowConfig(x.shape[1], form, DTYPES[weight.dtype], check_number(OP, "eps", eps), many)
     check_config(OP, config.problems())

@@ -106,6 +106,14 @@ def check_scalar(op: str, name: str, x: Any, backend: Any) -> None:
         raise ValueError(f"{op}: {name}.shape={tuple(x.shape)}; allowed: one element")
 
 
+def check_global_scale(op: str, form: BlockFormat, x: Any, backend: Any, name: str = "global_scale") -> None:
+    """Raise ValueError unless x is the global scale that the format needs: one of NVFP4, none of FP8."""
+    if form.name == "nvfp4":
+        check_scalar(op, name, x, backend)
+    elif x is not None:
+        raise ValueError(f"{op}: {name} is given; allowed for fp8: None")
+
+
 def check_number(op: str, name: str, value: Any) -> float:
     """The value as a float. Raises ValueError unless it is a finite number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:

@@ -10,8 +10,8 @@ from kernels.shared.quantised import (
     Quantised,
     check_arch,
     check_config,
+    check_global_scale,
     check_rows,
-    check_scalar,
     check_tensor,
     format_for,
     outputs,
@@ -57,10 +57,7 @@ def swiglu_quantize(
         check_rows(OP, name, x, form.block)
     if up.shape != gate.shape:
         raise ValueError(f"{OP}: up.shape={tuple(up.shape)}; allowed: that of gate, {tuple(gate.shape)}")
-    if form.name == "nvfp4":
-        check_scalar(OP, "global_scale", global_scale, backend)
-    elif global_scale is not None:
-        raise ValueError(f"{OP}: global_scale is given; allowed for fp8: None")
+    check_global_scale(OP, form, global_scale, backend)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float)):
         raise ValueError(f"{OP}: limit={limit!r}; allowed: a finite number above 0, or None")
 
