@@ -149,38 +149,45 @@ class CommonBackend(ABC):
         return replace(known, origin="memory", seconds=time.perf_counter() - begin)
 
     def _obtain(self, kernel: Any, args: tuple[Any, ...], digest: str, inputs: dict[str, Any], name: str) -> Compiled:
-        """From disk or built. An entry that is whole but can't be loaded is thrown away and built once more."""
+        """From disk or built. An entry that is whole but can't be loaded is thrown away and built once more; one that
+        another process threw away while it was read here is asked for again."""
+        options = inputs["options"]
 
         def build(folder: Path) -> dict[str, Any]:
             for counters in self._counters:
                 counters.compiles += 1
-            dsl.build(kernel, args, inputs["options"], self.arch, self.library, folder)
+            dsl.build(kernel, args, options, self.arch, self.library, folder)
             return {"inputs": inputs, "name": name}
+
+        def opened(folder: Path, built: bool) -> Compiled:
+            ptx = (folder / dsl.PTX).read_text()
+            return Compiled(
+                name=name,
+                arch=self.arch,
+                key=digest,
+                origin="built" if built else "disk",
+                seconds=0.0,
+                folder=folder,
+                ptx=ptx,
+                kernels=dsl.entries(ptx),
+                resources=dsl.resources(folder),
+                dropped=key.compile_time_positions(kernel),
+                tvm_ffi=dsl.uses_tvm_ffi(options),
+                function=self._load(folder, options),
+            )
 
         folder, built = self.cache.get(digest, build)
         try:
-            function = self._load(folder, inputs["options"])
+            return opened(folder, built)
+        except FileNotFoundError:
+            # Nothing to throw away: what is there by now, if anything, is the other process's new entry.
+            if built:
+                raise
         except Exception:
             if built:
                 raise
             self.cache.discard(digest)
-            folder, built = self.cache.get(digest, build)
-            function = self._load(folder, inputs["options"])
-        ptx = (folder / dsl.PTX).read_text()
-        return Compiled(
-            name=name,
-            arch=self.arch,
-            key=digest,
-            origin="built" if built else "disk",
-            seconds=0.0,
-            folder=folder,
-            ptx=ptx,
-            kernels=dsl.entries(ptx),
-            resources=dsl.resources(folder),
-            dropped=key.compile_time_positions(kernel),
-            tvm_ffi=dsl.uses_tvm_ffi(inputs["options"]),
-            function=function,
-        )
+        return opened(*self.cache.get(digest, build))
 
     def _load(self, folder: Path, options: str) -> Any:
         """The entry's host function, ready to be called."""

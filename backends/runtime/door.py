@@ -82,11 +82,14 @@ class Door:
     @contextmanager
     def serve(self, host: Host, ptx: str | None = None) -> Iterator[list[str]]:
         """Answer for `host` on this thread; the list collects the SHA-256 of images that are loaded meanwhile, all of
-        which were assembled from `ptx`, if it is given.
+        which were assembled from `ptx`. Without `ptx`, what the surrounding `serve` said holds: a call that the DSL
+        makes while an entry of the cache is loaded knows no more than the loader.
 
         Raises the exception that an answer raised, itself, whatever the host code made of the error code.
         """
         before = getattr(self._local, "state", None)
+        if ptx is None and before is not None:
+            ptx = before.ptx
         state = _State(host, ptx, [], None)
         self._local.state = state
         try:

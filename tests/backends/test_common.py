@@ -104,6 +104,27 @@ def test_an_entry_that_is_whole_but_does_not_load_is_built_again(blackwell, cach
     assert again.origin == "built" and again.kernels == compiled.kernels
 
 
+@pytest.mark.parametrize("moment", ["found", "loaded"])
+def test_another_process_throws_an_entry_away_meanwhile(blackwell, cache, recorder, monkeypatch, moment):
+    compiled = add(blackwell)
+    fresh = backends.get("emulated", cache=cache, run=recorder)
+    owner, name = (cache, "find") if moment == "found" else (fresh, "_load")
+    does = getattr(owner, name)
+
+    def and_vanishes(*args):
+        monkeypatch.setattr(owner, name, does)
+        done = does(*args)
+        cache.discard(compiled.key)
+        return done
+
+    monkeypatch.setattr(owner, name, and_vanishes)
+    again = add(fresh)
+    assert (again.ptx, again.kernels) == (compiled.ptx, compiled.kernels)
+    x = vectors(fresh)
+    fresh.launch(again, *x, fresh.stream())
+    assert recorder.launches[0]["entry"] == compiled.kernels[0]
+
+
 def test_a_compile_that_fails_leaves_no_entry(blackwell, cache):
     with pytest.raises(Exception, match="no-such-option"):
         blackwell.compile(AddScaled(), *vectors(blackwell), blackwell.stream(), options="--no-such-option 3")

@@ -24,6 +24,7 @@ from cutlass.utils import HardwareInfo
 import backends
 from backends import dlpack, emulated
 from emulator.errors import MemoryFault
+from tests.backends.sample_kernels import AddScaled
 
 
 @cute.kernel
@@ -111,6 +112,22 @@ def test_a_compiled_function(arch, options):
         first = gpu.last_launches
         compiled(wrap(x), wrap(y), 4.0)
         assert torch.equal(y, 4 * x) and gpu.last_launches is not first and len(gpu.last_launches) == 1
+
+
+def test_an_entry_of_the_cache_is_loaded_and_run_inside(blackwell, monkeypatch):
+    built = _add(blackwell)
+    # As in a new process: none of its images has been seen.
+    monkeypatch.setattr(blackwell._door, "_images", {})
+    with emulated("sm_100a", cache=blackwell.cache) as gpu:
+        loaded = _add(gpu)
+        assert (loaded.origin, loaded.key) == ("disk", built.key)
+        x, y, out = (torch.full((8,), v) for v in (1.0, 2.0, 0.0))
+        gpu.launch(loaded, x, y, out, gpu.stream())
+    assert torch.equal(out, x + y)
+
+
+def _add(backend):
+    return backend.compile(AddScaled(), *(torch.zeros(8) for _ in range(3)), backend.stream())
 
 
 def test_numpy_arrays():
