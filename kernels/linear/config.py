@@ -178,9 +178,16 @@ class LinearConfig(Tiled):
         return self.segments == 2 and self.blocks == 1
 
     @property
+    def scaled_weights(self) -> bool:
+        """Whether block scales multiply the weights instead of the sums: where no two blocks share an accumulator that
+        costs a multiplication for two weights, and their products may be summed at once. E2M1 times E4M3 is an f16;
+        UE8M0 has the range of an f32."""
+        return self.weights == "nvfp4" and not self.rounded and self.blocks == 1
+
+    @property
     def sums(self) -> int:
         """Sums that a lane keeps for a column tile."""
-        return 2 if self.alternating else 2 * self.kept_columns
+        return 2 if self.alternating and not self.scaled_weights else 2 * self.kept_columns
 
     @property
     def merged(self) -> bool:

@@ -220,6 +220,12 @@ def multiply_bf16x2(a: Uint32, b: Uint32, *, loc: Any = None, ip: Any = None) ->
 
 
 @dsl_user_op
+def multiply_f16x2(a: Uint32, b: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
+    """The same for f16."""
+    return assembly("mul.rn.f16x2 $0, $1, $2;", [Uint32], [Uint32(a), Uint32(b)], loc, ip)[0]
+
+
+@dsl_user_op
 def both_halves(pair: Uint32, half: int, *, loc: Any = None, ip: Any = None) -> Uint32:
     """One half of a word in both of them."""
     text = f"{{ .reg .b16 l, h; mov.b32 {{l,h}}, $1; mov.b32 $0, {{{'lh'[half]},{'lh'[half]}}}; }}"

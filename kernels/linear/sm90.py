@@ -124,10 +124,12 @@ class LinearSm90(WeightStream):
         return factors
 
     def place_of(self, words, turn, tile, step):
-        """Where in shared memory this lane's pair for one product lies; each lane reads what it wrote."""
+        """Where in shared memory this lane's pair for one product lies, the next product's beside it; each lane reads
+        what it wrote."""
         c = self.config
-        index = (turn * c.column_tiles + tile) * (STEPS // c.blocks) + step
-        return words + (index * LANES + cute.arch.lane_idx()) * 8
+        steps = STEPS // c.blocks
+        index, together = (turn * c.column_tiles + tile) * steps + step, min(2, steps)
+        return words + (index // together * LANES + cute.arch.lane_idx()) * (8 * together) + index % together * 8
 
     def load_pair(self, x, warp, turn, tile, step, m, x_stride) -> list:
         """Four BF16 activations, two words; zeros where token or k end. Lane 4 c + t holds column c: activations 2 t,
@@ -177,12 +179,31 @@ class LinearSm90(WeightStream):
     # ------------------------------------------------------------------ one unit
 
     def multiply(self, unit, empty, words, turn: int, b: list, sums: list) -> list:
-        """sums += weights of the unit times activations, block by block under their scales."""
+        """sums += weights of the unit times activations."""
         c = self.config
         lane = cute.arch.lane_idx()
         packed = self.load_weights(unit, lane)
         scales = self.load_scales(unit + c.weight_bytes, lane)
         self.give_back(empty)
+        if c.scaled_weights:
+            return self.multiply_scaled(packed, scales, words, turn, b, sums)
+        return self.multiply_blocks(packed, scales, words, turn, b, sums, lane)
+
+    def multiply_scaled(self, packed: list, scales: list, words, turn: int, b: list, sums: list) -> list:
+        """Block scales on the weights. Their products are multiples of 2^-24 here, as f16 has them."""
+        pairs = [ptx.e4m3_to_f16(word) for word in scales]
+        for step in range(STEPS):
+            if step % 2 == 0:
+                operands = [self.operands(b, words, turn, tile, step) for tile in range(self.config.column_tiles)]
+            factors = [ptx.both_halves(pair, step % 2) for pair in pairs[step // 2]]
+            a = [ptx.multiply_f16x2(word, factors[i % 2]) for i, word in enumerate(self.unpack(packed, step))]
+            at = step % 2 * 2
+            sums = [ptx.mma_f16(d, a, words[at : at + 2]) for d, words in zip(sums, operands, strict=True)]
+        return sums
+
+    def multiply_blocks(self, packed: list, scales: list, words, turn: int, b: list, sums: list, lane) -> list:
+        """Block by block, scales on the sums."""
+        c = self.config
         for index in range(c.passes):
             accumulators = [[Float32(0.0)] * 4 for _ in range(c.column_tiles)]
             for i in range(c.span):
@@ -225,6 +246,13 @@ class LinearSm90(WeightStream):
             ptx.select_bits(q << 1, q << 6, sign) & mask,
             ptx.select_bits(q << 2, q << 9, sign) & mask,
         ]
+
+    def operands(self, b: list, words, turn: int, tile: int, step: int) -> list:
+        """B operands of products `step` and `step` + 1, of which every column has its block."""
+        if self.config.b_in_shared:
+            return ptx.load_shared_128(self.place_of(words, turn, tile, step))
+        index = (turn * self.config.column_tiles + tile) * STEPS + step
+        return b[2 * index : 2 * index + 4]
 
     def operand(self, b: list, words, turn: int, tile: int, step: int, lane) -> list:
         """The B operand of product `step`: zero in the columns of other blocks."""
@@ -288,7 +316,9 @@ class LinearSm90(WeightStream):
         found = []
         for tile in range(c.column_tiles):
             if c.alternating:
-                found.append(sums[tile][0] * factors[tile][0] + sums[tile][1] * factors[tile][1])
+                # Even columns of row g, odd ones of row g + 8.
+                mine = [sums[tile][0], sums[tile][-1]]
+                found.append(mine[0] * factors[tile][0] + mine[1] * factors[tile][1])
                 continue
             rows = []
             for half in range(2):

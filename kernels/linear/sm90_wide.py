@@ -212,24 +212,20 @@ class WideLinearSm90(Finishing):
         c = self.config
         empty = barriers + 2 * c.stages
         kept = cute.make_rmem_tensor((c.sums,), Float32)
-        first = cute.make_rmem_tensor((4 * BLOCKS,), Uint32)
         kept.fill(0.0)
-        cute.arch.mbarrier_wait(barriers, 0)
-        self.keep(first, self.half_of(self.weights_of(ring, 0), c.turn_halves[0], warp))
+        first = cute.make_rmem_tensor((max(1, c.ahead) * 4 * BLOCKS,), Uint32)
+        self.unpack_ahead(first, ring, barriers, Int32(0), warp)
         for turn in cutlass.range(c.turns, unroll=1):
             stage = turn % c.stages
+            if const_expr(c.ahead == 0):
+                cute.arch.mbarrier_wait(barriers + stage, (turn // c.stages) & 1)
             self.await_activations(barriers + c.stages + stage, (turn // c.stages) & 1)
             sums = [kept[n] for n in range(c.sums)]
-            begin = [[first[4 * j + i] for i in range(4)] for j in range(BLOCKS)]
-            sums = self.multiply(ring, stage, begin, warp, sums)
+            sums = self.multiply(ring, stage, self.kept_operands(first), warp, sums)
             if const_expr(c.by_warp):
                 self.give_back(empty + stage)
-            following = turn + 1
-            if following < c.turns:
-                # Unpacked while the last products are under way.
-                stage_after = following % c.stages
-                cute.arch.mbarrier_wait(barriers + stage_after, (following // c.stages) & 1)
-                self.keep(first, self.half_of(self.weights_of(ring, stage_after), c.turn_halves[0], warp))
+            # While the last products are under way.
+            self.unpack_ahead(first, ring, barriers, turn + 1, warp)
             sums = self.complete(sums)
             if const_expr(not c.by_warp):
                 self.give_back(empty + stage)
@@ -237,14 +233,29 @@ class WideLinearSm90(Finishing):
                 kept[n] = sums[n]
         return [kept[n] for n in range(c.sums)]
 
+    @cute.jit
+    def unpack_ahead(self, first, ring, barriers, turn, warp):
+        """A operands of the first half units of a turn, if there is such a turn, into a register tensor."""
+        c = self.config
+        if const_expr(c.ahead > 0):
+            if turn < c.turns:
+                stage = turn % c.stages
+                cute.arch.mbarrier_wait(barriers + stage, (turn // c.stages) & 1)
+                for number in cutlass.range_constexpr(c.ahead):
+                    operands = self.half_of(self.weights_of(ring, stage), c.turn_halves[number], warp)
+                    for index, word in enumerate(word for a in operands for word in a):
+                        first[number * 4 * BLOCKS + index] = word
+
+    def kept_operands(self, first) -> list:
+        """What ``unpack_ahead`` left, half unit by half unit."""
+        return [
+            [[first[(number * BLOCKS + j) * 4 + i] for i in range(4)] for j in range(BLOCKS)]
+            for number in range(self.config.ahead)
+        ]
+
     def await_activations(self, barrier, parity):
         """Until a stage has its activations."""
         cute.arch.mbarrier_wait(barrier, parity)
-
-    def keep(self, target, operands: list):
-        """A operands of a half unit into a register tensor."""
-        for index, word in enumerate(word for a in operands for word in a):
-            target[index] = word
 
     @cute.jit
     def give_back(self, barrier):
@@ -254,13 +265,13 @@ class WideLinearSm90(Finishing):
             cute.arch.mbarrier_arrive(barrier)
 
     def multiply(self, ring, stage, first: list, warp, sums: list) -> list:
-        """sums += weights times activations over a ring stage, `first` being the operands of its first half unit; the
+        """sums += weights times activations over a ring stage, `first` being the operands of its first half units; the
         last products are under way."""
         c = self.config
         weights, boxes = self.weights_of(ring, stage), ring + stage * c.boxes * c.box_bytes
         partial = sums
         for index, what in enumerate(c.turn_halves):
-            a = self.half_of(weights, what, warp) if index else first
+            a = first[index] if index < len(first) else self.half_of(weights, what, warp)
             number, other, half = what
             unit, segment = self.step_of(number, warp)
             box = boxes + ((unit * c.segments + segment + other) * 2 + half) * c.box_bytes

@@ -41,6 +41,8 @@ class WideConfig(Tiled):
     split     CTAs of a cluster that share rows and divide K
     units     units of each tile in a ring stage
     stages    ring stages
+    ahead     half units of a ring stage that a warp unpacks before their activations are there, while the products of
+              the stage before are under way
     near      blocks of rows that take a column block after the other before the next rows' turn, so that L2 keeps both
     pdl       wait for the previous kernel only where its results are needed
     """
@@ -56,6 +58,7 @@ class WideConfig(Tiled):
     split: int = 1
     units: int = 1
     stages: int = 2
+    ahead: int = 1
     near: int = 32
     pdl: bool = True
 
@@ -226,6 +229,10 @@ class WideConfig(Tiled):
             found.append(
                 f"split={self.split}, units={self.units}, along={self.along} with {self.tile_units} units a tile; "
                 f"allowed: split x units divides the units, along the {self.stage_steps} steps of a stage"
+            )
+        elif not 0 <= self.ahead <= len(self.turn_halves):
+            found.append(
+                f"ahead={self.ahead}; allowed: 0 to the {len(self.turn_halves)} half units of a warp in a stage"
             )
         if self.stages < min(2, max(1, self.turns)):
             # A stage is given back after weights of the next one are unpacked.

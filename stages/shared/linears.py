@@ -17,7 +17,7 @@ from oracles.formats import fp8, mxfp4, nvfp4, swizzle
 
 Tensors = dict[str, torch.Tensor]
 
-SETTINGS = ("spread", "stages", "in_flight", "split", "warps", "columns", "across", "along", "units", "near")
+SETTINGS = ("spread", "stages", "in_flight", "split", "warps", "columns", "across", "along", "units", "ahead", "near")
 """Fields of a case that are the kernel's."""
 TINY = 1e-30
 """Least amax of an activation's scale: nothing but zeros is below it here."""

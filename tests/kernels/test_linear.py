@@ -73,6 +73,12 @@ def test_the_bit_plan_for_f16_uses_every_bit_once_and_reads_back() -> None:
         assert f16_values(int(words[j // 4, g, t, j % 4]) & 0xFFFFFFFF) == [float(v) for v in want]
 
 
+def test_every_code_times_every_scale_is_an_f16() -> None:
+    codes = e2m1.decode(torch.arange(16, dtype=torch.uint8))[:, None] * 2.0**-14
+    products = codes * torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn).double()
+    assert torch.equal(products.half().double(), products)
+
+
 def test_the_bit_plan_for_e4m3_reads_back() -> None:
     codes = torch.randint(0, 16, (1, 1, 2, 8, 128), generator=torch.Generator().manual_seed(1)).to(torch.uint8)
     words = e2m1_words_e4m3(codes).view(torch.int32).view(2, 8, 4, 4).to(torch.int64) & 0xFFFFFFFF
@@ -230,6 +236,21 @@ def test_linear_checks_its_arguments() -> None:
     assert refusal(linear, x, packed, backend=other).startswith(
         "linear: arch=sm_70 is not supported; supported: sm_90a"
     )
+
+
+@pytest.mark.parametrize("m", [1, 4, 8, 16])
+def test_every_code_under_every_scale(hopper: Any, m: int) -> None:
+    """A row a scale; the column of a token's only activation gives each of the codes in turn."""
+    n, k = 127, 16
+    codes = torch.arange(16).repeat(n, 1)
+    given = Weight((codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8), torch.arange(n, dtype=torch.uint8)[:, None])
+    packed = pack(given, rows=16)
+    for first in range(0, k, m):
+        x = torch.eye(k)[first : first + m].to(BF16)
+        y = linear(x, packed, backend=hopper, spread=2)
+        scales = given.scales.view(torch.float8_e4m3fn).double()
+        want = scales * e2m1.decode(torch.arange(first, first + m).to(torch.uint8))
+        assert torch.equal(y.double(), want.T.to(BF16).double())
 
 
 def test_no_tokens_give_empty_outputs_and_no_launch() -> None:

@@ -65,6 +65,7 @@ def test_problems_name_the_value_and_what_is_allowed() -> None:
     assert replace(BASE, across=4, along=4).problems()[0] == "across=4 with along=4; allowed: 4 warpgroups at most"
     assert "split x units divides the units" in replace(BASE, units=3).problems()[0]
     assert replace(BASE, stages=1).problems() == ["stages=1; allowed: at least 2 for 4 turns"]
+    assert replace(BASE, ahead=3).problems() == ["ahead=3; allowed: 0 to the 2 half units of a warp in a stage"]
     assert replace(BASE, near=0).problems() == ["near=0; at least 1"]
     assert replace(BASE, k=24).problems()[0] == "k=24; allowed: positive multiples of 16"
     assert replace(BASE, stages=6, units=4, columns=128).problems()[0].startswith("shared memory: ring ")
