@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 FORMATS = ("nvfp4", "mxfp4", "fp8")
 """Weights: E2M1 in blocks of 16 with E4M3 scales, in blocks of 32 with UE8M0 scales, E4M3 in blocks of 128 x 128."""
+SCALE_BYTES = {"nvfp4": 128, "mxfp4": 64, "fp8": 16}
+"""Bytes of a unit that are block scales, of FP8 one fp32 a segment and padding."""
 ACTIVATIONS = ("f16", "e4m3")
 ROWS = (16, 8, 4)
 TOKENS = (1, 2, 4, 8, 16)
@@ -74,8 +76,8 @@ class Tiled:
 
     @property
     def unit_bytes(self) -> int:
-        """Bytes of a unit: its weights and its block scales (one fp32 a segment and padding for FP8)."""
-        return self.weight_bytes + (16 if self.weights == "fp8" else 128)
+        """Bytes of a unit: its weights and its block scales."""
+        return self.weight_bytes + SCALE_BYTES[self.weights]
 
     @property
     def tile_bytes(self) -> int:

@@ -132,13 +132,13 @@ def e4m3_codes(data: torch.Tensor, config: LinearConfig) -> torch.Tensor:
 
 
 def scale_bytes(scales: torch.Tensor) -> torch.Tensor:
-    """Block scales [tiles, units, h, g, 8] -> bytes [tiles, units, 128]."""
-    return scales.unflatten(-1, (4, 2)).permute(0, 1, 3, 4, 2, 5).flatten(2)
+    """Block scales [tiles, units, h, g, 8 or 4] -> bytes [tiles, units, 128 or 64]."""
+    return scales.unflatten(-1, (-1, 2)).permute(0, 1, 3, 4, 2, 5).flatten(2)
 
 
 def scales_of_bytes(data: torch.Tensor) -> torch.Tensor:
     """Inverse of ``scale_bytes``."""
-    return data.unflatten(-1, (8, 4, 2, 2)).permute(0, 1, 4, 2, 3, 5).flatten(4)
+    return data.unflatten(-1, (8, -1, 2, 2)).permute(0, 1, 4, 2, 3, 5).flatten(4)
 
 
 def _bytes(words: torch.Tensor) -> torch.Tensor:

@@ -120,8 +120,8 @@ def unpack(packed: Packed) -> list[Weight]:
         else:
             nibbles = layout.from_tiles(_codes(words, config), config, n, packed.k)
             codes = nibbles[:, 0::2] | nibbles[:, 1::2] << 4
-            scales = layout.from_tiles(layout.scales_of_bytes(rest), config, n, packed.k // 16)
-            scales = scales[:, :: BLOCKS[packed.format] // 16].contiguous()
+            columns = packed.k // BLOCKS[packed.format]
+            scales = layout.from_tiles(layout.scales_of_bytes(rest), config, n, columns)
         found.append(Weight(codes, scales, packed.alpha[index]))
     return found
 
@@ -149,7 +149,7 @@ def _pieces(index: int, weight: Weight, packed: Packed) -> list[torch.Tensor]:
     found = []
     for begin in range(0, n, rows):
         part = codes[begin : begin + rows]
-        spread = layout.to_tiles(scales[begin : begin + rows], config, 128 if packed.format == "fp8" else 16)
+        spread = layout.to_tiles(scales[begin : begin + rows], config, BLOCKS[packed.format])
         if packed.format == "fp8":
             words = layout.e4m3_words(layout.to_tiles(part, config, 1), config)
             # One scale for each segment: the rows of a tile lie in one block of 128 rows.
@@ -168,7 +168,7 @@ def _pieces(index: int, weight: Weight, packed: Packed) -> list[torch.Tensor]:
 
 
 def _linear_scales(weight: Weight, n: int, packed: Packed) -> torch.Tensor:
-    """Scales row by row: bytes [n, k / 16] for E2M1, fp32 [n, ceil(k / 128)] for E4M3."""
+    """Scales row by row: bytes [n, k / 16 or 32] for E2M1, fp32 [n, ceil(k / 128)] for E4M3."""
     scales = weight.scales
     if packed.format == "fp8":
         if scales.dtype == torch.uint8:
@@ -181,7 +181,7 @@ def _linear_scales(weight: Weight, n: int, packed: Packed) -> torch.Tensor:
         columns = -(-(packed.k // 16) // 4) * 4
         atoms = scales.view(-1, columns // 4, 32, 4, 4).permute(0, 3, 2, 1, 4)
         scales = atoms.reshape(-1, columns)[:n, : packed.k // 16]
-    return scales.repeat_interleave(BLOCKS[packed.format] // 16, dim=1)[:, : packed.k // 16]
+    return scales
 
 
 def _block_scales(rest: torch.Tensor, config: LinearConfig, n: int, k: int) -> torch.Tensor:

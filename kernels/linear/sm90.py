@@ -223,11 +223,17 @@ class LinearSm90(WeightStream):
         return [word for i in range(groups) for word in ptx.load_shared_128(unit + lane * 16 + i * 512)]
 
     def load_scales(self, base, lane) -> list:
-        """The lane's words of scales: (row g block 2 i, 2 i + 1, row g + 8 block 2 i, 2 i + 1) in word i."""
+        """The lane's words of scales: (row g block 2 i, 2 i + 1, row g + 8 block 2 i, 2 i + 1) in word i. Blocks of
+        MXFP4 are as long as two columns of B or more: where a lane needs every second one, they are the first ones."""
         c = self.config
         g, t = lane // 4, lane % 4
         if c.weights == "fp8":
             return [ptx.load_shared_f32(base + 4 * self.segment_of_row(lane, half)) for half in range(2)]
+        if c.weights == "mxfp4":
+            if c.blocks <= 2:
+                return ptx.load_shared_64(base + g * 8)
+            words = [t // 2] if c.blocks == 8 else [0, 1]
+            return [ptx.load_shared_32(base + g * 8 + 4 * i) >> t % 2 * 8 for i in words]
         if c.blocks == 8:
             return [ptx.load_shared_32(base + g * 16 + t * 4)]
         if c.blocks == 4:
@@ -271,17 +277,15 @@ class LinearSm90(WeightStream):
         c = self.config
         if c.weights == "fp8":
             return [[scale] * 2 for scale in scales]
+        if c.weights == "mxfp4":
+            number = index * c.blocks // 2 if c.blocks <= 2 else 2 * index
+            word = scales[number // 2] >> number % 2 * 8
+            return [[self.power(word >> 16 * half & 0xFF)] * 2 for half in range(2)]
         word = scales[index // 2 if c.blocks == 1 else index]
-        row = [self.pair(word, half) for half in range(2)]
+        row = [ptx.f16_to_f32(pair) for pair in ptx.e4m3_to_f16(word)]
         if c.blocks == 1:
             return [[row[half][index % 2]] * 2 for half in range(2)]
         return row
-
-    def pair(self, word, half: int) -> list:
-        """Two neighbouring block scales of one row as floats."""
-        if self.config.weights == "nvfp4":
-            return ptx.f16_to_f32(ptx.e4m3_to_f16(word)[half])
-        return [self.power(word >> (16 * half + 8 * i) & 0xFF) for i in range(2)]
 
     def power(self, byte):
         """2^(byte - 127), which is subnormal for 0, and NaN for 255."""

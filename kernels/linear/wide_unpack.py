@@ -63,7 +63,10 @@ class Unpacking(Configured):
         lane, found = cute.arch.lane_idx(), []
         for base, row in self.bases(at, segment):
             words = ptx.load_shared_128(base + half * 512 + row * 64 + lane % 4 * 16)
-            scales = ptx.load_shared_64(base + self.config.weight_bytes + row * 16 + half * 8)
+            if self.config.weights == "mxfp4":
+                scales = [ptx.load_shared_32(base + self.config.weight_bytes + row * 8 + half * 4)]
+            else:
+                scales = ptx.load_shared_64(base + self.config.weight_bytes + row * 16 + half * 8)
             found.append((words, scales))
         return found
 
@@ -87,7 +90,7 @@ class Unpacking(Configured):
     def scales_of(self, words: list, row: int) -> list:
         """Scales of four blocks of row g or g + 8, each in both halves of a word: 2^119 of E4M3, UE8M0 as it is."""
         if self.config.weights == "mxfp4":
-            each = [self.power(words[i] >> 16 * row & 0xFF) for i in range(2)]
+            each = [self.power(words[0] >> 16 * row + 8 * i & 0xFF) for i in range(2)]
             return [each[0], each[0], each[1], each[1]]
         found = []
         for word in words:
