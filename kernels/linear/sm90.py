@@ -1,7 +1,8 @@
 """Small-M linear for Hopper with 16-bit activations (W4A16, W8A16): exact products by mma.sync m16n8k16 f16.
 
 A consumer warp keeps the activations of its k in registers as B operands, so a unit costs loads of the packed weights,
-the unpack to f16 in registers (`unpack`), eight products and the block scales on the accumulators.
+the unpack to f16 in registers (`unpack`), eight products and the block scales: on the accumulators where columns stand
+for blocks, else on NVFP4 weights (`scaled_weights`).
 
 BF16 activations become f16 after a power of two for each token and warp that brings the largest of its k to [2^14,
 2^15): exact down to 2^-29 of the largest, and then to 2^-39 of it. Unpacked E2M1 is 2^-14 of the weight; both factors

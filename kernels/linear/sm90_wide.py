@@ -6,7 +6,7 @@
     last of all       sums of all shares of K in a fixed order; scale, round, store (wide_finish.py)
 
 Barriers of a ring stage: its weights, its activations, empty. Weights come while the kernel before this one still runs,
-and their first 64 k are unpacked before the activations are there.
+and the first of them (`ahead` times 64 k a warp) are unpacked before the activations are there.
 """
 
 from __future__ import annotations
