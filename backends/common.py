@@ -173,24 +173,22 @@ class CommonBackend(ABC):
                 resources=dsl.resources(folder),
                 dropped=key.compile_time_positions(kernel),
                 tvm_ffi=dsl.uses_tvm_ffi(options),
-                function=self._load(folder, options),
+                function=self._load(folder, options, ptx),
             )
 
         folder, built = self.cache.get(digest, build)
         try:
             return opened(folder, built)
-        except FileNotFoundError:
-            # Nothing to throw away: what is there by now, if anything, is the other process's new entry.
+        except Exception as problem:
             if built:
                 raise
-        except Exception:
-            if built:
-                raise
-            self.cache.discard(digest)
+            # What vanished leaves nothing to throw away: what is there by now is the other process's new entry.
+            if not isinstance(problem, FileNotFoundError):
+                self.cache.discard(digest)
         return opened(*self.cache.get(digest, build))
 
-    def _load(self, folder: Path, options: str) -> Any:
-        """The entry's host function, ready to be called."""
+    def _load(self, folder: Path, options: str, ptx: str) -> Any:
+        """The entry's host function, ready to be called; `ptx` is the entry's."""
         return dsl.load(folder, options, self.arch, self.library)
 
     def _present(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

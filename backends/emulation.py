@@ -151,8 +151,7 @@ class EmulatedBackend(CommonBackend):
         finally:
             self._launching.memory = before
 
-    def _load(self, folder: Path, options: str) -> Any:
-        ptx = (folder / dsl.PTX).read_text()
+    def _load(self, folder: Path, options: str, ptx: str) -> Any:
         # Host code asks for a kernel's static shared memory while it loads: its PTX must be known by then.
         with self._door.serve(self, ptx):
             return dsl.load(folder, options, self.arch, self.library)

@@ -127,10 +127,12 @@ class LinearSm90(WeightStream):
     def place_of(self, words, turn, tile, step):
         """Where in shared memory this lane's pair for one product lies, the next product's beside it; each lane reads
         what it wrote."""
-        c = self.config
-        steps = STEPS // c.blocks
-        index, together = (turn * c.column_tiles + tile) * steps + step, min(2, steps)
+        index, together = self.pair_of(turn, tile, step), min(2, STEPS // self.config.blocks)
         return words + (index // together * LANES + cute.arch.lane_idx()) * (8 * together) + index % together * 8
+
+    def pair_of(self, turn: int, tile: int, step: int) -> int:
+        """Number of a lane's pair of words for one product."""
+        return (turn * self.config.column_tiles + tile) * (STEPS // self.config.blocks) + step
 
     def load_pair(self, x, warp, turn, tile, step, m, x_stride) -> list:
         """Four BF16 activations, two words; zeros where token or k end. Lane 4 c + t holds column c: activations 2 t,
@@ -192,14 +194,14 @@ class LinearSm90(WeightStream):
 
     def multiply_scaled(self, packed: list, scales: list, words, turn: int, b: list, sums: list) -> list:
         """Block scales on the weights. Their products are multiples of 2^-24 here, as f16 has them."""
-        pairs = [ptx.e4m3_to_f16(word) for word in scales]
-        for step in range(STEPS):
-            if step % 2 == 0:
-                operands = [self.operands(b, words, turn, tile, step) for tile in range(self.config.column_tiles)]
-            factors = [ptx.both_halves(pair, step % 2) for pair in pairs[step // 2]]
-            a = [ptx.multiply_f16x2(word, factors[i % 2]) for i, word in enumerate(self.unpack(packed, step))]
-            at = step % 2 * 2
-            sums = [ptx.mma_f16(d, a, words[at : at + 2]) for d, words in zip(sums, operands, strict=True)]
+        for i, word in enumerate(scales):
+            rows = ptx.e4m3_to_f16(word)
+            operands = [self.operands(b, words, turn, tile, 2 * i) for tile in range(self.config.column_tiles)]
+            for half in range(2):
+                by_row = [ptx.both_halves(row, half) for row in rows]
+                unpacked = self.unpack(packed, 2 * i + half)
+                a = [ptx.multiply_f16x2(pair, by_row[j % 2]) for j, pair in enumerate(unpacked)]
+                sums = [ptx.mma_f16(d, a, of[2 * half : 2 * half + 2]) for d, of in zip(sums, operands, strict=True)]
         return sums
 
     def multiply_blocks(self, packed: list, scales: list, words, turn: int, b: list, sums: list, lane) -> list:
@@ -224,8 +226,8 @@ class LinearSm90(WeightStream):
         return [word for i in range(groups) for word in ptx.load_shared_128(unit + lane * 16 + i * 512)]
 
     def load_scales(self, base, lane) -> list:
-        """The lane's words of scales: (row g block 2 i, 2 i + 1, row g + 8 block 2 i, 2 i + 1) in word i. Blocks of
-        MXFP4 are as long as two columns of B or more: where a lane needs every second one, they are the first ones."""
+        """The lane's words of scales: (row g block 2 i, 2 i + 1, row g + 8 block 2 i, 2 i + 1) in word i. A block
+        of MXFP4 is two of 16 k; where a lane needs one of every two, it is the first of its half word."""
         c = self.config
         g, t = lane // 4, lane % 4
         if c.weights == "fp8":
@@ -258,14 +260,14 @@ class LinearSm90(WeightStream):
         """B operands of products `step` and `step` + 1, of which every column has its block."""
         if self.config.b_in_shared:
             return ptx.load_shared_128(self.place_of(words, turn, tile, step))
-        index = (turn * self.config.column_tiles + tile) * STEPS + step
-        return b[2 * index : 2 * index + 4]
+        first = 2 * self.pair_of(turn, tile, step)
+        return b[first : first + 4]
 
     def operand(self, b: list, words, turn: int, tile: int, step: int, lane) -> list:
         """The B operand of product `step`: zero in the columns of other blocks."""
         c = self.config
-        index = (turn * c.column_tiles + tile) * (STEPS // c.blocks) + step // c.blocks
-        pair = b[2 * index : 2 * index + 2]
+        first = 2 * self.pair_of(turn, tile, step // c.blocks)
+        pair = b[first : first + 2]
         if c.b_in_shared:
             pair = ptx.load_shared_64(self.place_of(words, turn, tile, step // c.blocks))
         if c.blocks == 1:

@@ -241,8 +241,9 @@ class WideLinearSm90(Finishing):
             if turn < c.turns:
                 stage = turn % c.stages
                 cute.arch.mbarrier_wait(barriers + stage, (turn // c.stages) & 1)
+                weights = self.weights_of(ring, stage)
                 for number in cutlass.range_constexpr(c.ahead):
-                    operands = self.half_of(self.weights_of(ring, stage), c.turn_halves[number], warp)
+                    operands = self.half_of(weights, c.turn_halves[number], warp)
                     for index, word in enumerate(word for a in operands for word in a):
                         first[number * 4 * BLOCKS + index] = word
 

@@ -63,10 +63,11 @@ class Unpacking(Configured):
         lane, found = cute.arch.lane_idx(), []
         for base, row in self.bases(at, segment):
             words = ptx.load_shared_128(base + half * 512 + row * 64 + lane % 4 * 16)
+            place = base + self.config.weight_bytes
             if self.config.weights == "mxfp4":
-                scales = [ptx.load_shared_32(base + self.config.weight_bytes + row * 8 + half * 4)]
+                scales = [ptx.load_shared_32(place + row * 8 + half * 4)]
             else:
-                scales = ptx.load_shared_64(base + self.config.weight_bytes + row * 16 + half * 8)
+                scales = ptx.load_shared_64(place + row * 16 + half * 8)
             found.append((words, scales))
         return found
 

@@ -24,7 +24,7 @@ from cutlass.utils import HardwareInfo
 import backends
 from backends import dlpack, emulated
 from emulator.errors import MemoryFault
-from tests.backends.sample_kernels import AddScaled
+from tests.backends.test_common import add
 
 
 @cute.kernel
@@ -115,19 +115,15 @@ def test_a_compiled_function(arch, options):
 
 
 def test_an_entry_of_the_cache_is_loaded_and_run_inside(blackwell, monkeypatch):
-    built = _add(blackwell)
+    built = add(blackwell)
     # As in a new process: none of its images has been seen.
     monkeypatch.setattr(blackwell._door, "_images", {})
     with emulated("sm_100a", cache=blackwell.cache) as gpu:
-        loaded = _add(gpu)
+        loaded = add(gpu)
         assert (loaded.origin, loaded.key) == ("disk", built.key)
         x, y, out = (torch.full((8,), v) for v in (1.0, 2.0, 0.0))
         gpu.launch(loaded, x, y, out, gpu.stream())
     assert torch.equal(out, x + y)
-
-
-def _add(backend):
-    return backend.compile(AddScaled(), *(torch.zeros(8) for _ in range(3)), backend.stream())
 
 
 def test_numpy_arrays():
