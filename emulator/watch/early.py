@@ -131,6 +131,23 @@ def early_products(program: Any) -> EarlyProducts:
     return EarlyProducts(found, program.function.instructions)
 
 
+def early_operands(program: Any) -> EarlyProducts:
+    """Registers of A that are written before the wgmma.wait_group that covers the product: it reads them until then,
+    and assemblers give them to the next value at once."""
+    found = _once(
+        program,
+        "operands",
+        lambda: hazards(
+            program,
+            _operands,
+            lambda i: i.opcode.startswith(_WAIT) and _allowed(i) == 0,
+            written,
+            carried=False,
+        ),
+    )
+    return EarlyProducts(found, program.function.instructions)
+
+
 def unfenced_products(program: Any) -> Early:
     """Registers of wgmma that other instructions have written since the last wgmma.fence, or before any."""
     return Early(

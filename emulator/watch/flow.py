@@ -66,10 +66,11 @@ def hazards(
     closes: Callable[[Instruction], bool],
     used: Callable[[Instruction], int] = touched,
     initially: bool = False,
+    carried: bool = True,
 ) -> Hazards:
     """Follow the open registers through a program (`machine.program.Blocks`). opened: registers that an instruction
     opens; closes: whether it closes all; used: registers that it must not touch while they are open; initially: all are
-    open at the start. Moves from register to register do neither: they carry the state on."""
+    open at the start. carried: moves from register to register do neither, they carry the state on."""
     code = program.function.instructions
     found = Hazards(
         {n: word for n, i in enumerate(code) if (word := opened(i))},
@@ -77,7 +78,8 @@ def hazards(
     )
     if not found.opens and not initially:
         return found
-    found.moves = {n: move for n, i in enumerate(code) if (move := _move(i)) is not None}
+    if carried:
+        found.moves = {n: move for n, i in enumerate(code) if (move := _move(i)) is not None}
     found.opens = {n: word for n, word in found.opens.items() if n not in found.moves}
     uses = [0 if n in found.moves else used(i) for n, i in enumerate(code)]
     entry = [0] * len(program.starts)

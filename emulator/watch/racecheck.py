@@ -16,7 +16,7 @@ import numpy as np
 
 from emulator.events import Access, ClusterEnd, Issue, LaunchBegin, LaunchEnd, TensorAllocation
 from emulator.watch.agents import ClusterState, Touch
-from emulator.watch.early import early_products, unfenced_products
+from emulator.watch.early import early_operands, early_products, unfenced_products
 from emulator.watch.edges import missing_edge
 from emulator.watch.exits import exits
 from emulator.watch.finding import Finding
@@ -50,7 +50,7 @@ class Racecheck(Reporter):
     @property
     def records(self) -> tuple[type, ...]:
         """What it wants to hear of: single instructions only if the kernel may touch registers of wgmma too early."""
-        wanted = self._launch is not None and (self._launch.early.needed or self._launch.unfenced.needed)
+        wanted = self._launch is not None and any(rule.needed for rule in self._launch.rules)
         return (*RECORDS, Issue) if wanted else RECORDS
 
     def __call__(self, record: Any) -> None:
@@ -84,8 +84,9 @@ class _Launch:
         program = begin.state.program
         if strict:
             self.tensor.demand_fences()
-        self.early = early_products(program)
+        self.early, self.operands = early_products(program), early_operands(program)
         self.unfenced = unfenced_products(program)
+        self.rules = (self.early, self.operands, self.unfenced)
         self.shared: dict[tuple[int, int], Shadow] = {}
         self.unit = narrowest(self.order.code, "shared")
         self.extent = begin.state.shared_extent
@@ -95,8 +96,8 @@ class _Launch:
     def ended(self, record: ClusterEnd) -> None:
         """A cluster has ended: was anybody still at work on its shared memories? They are gone now."""
         ended = [warp.id for cta in record.ctas for warp in cta.warps]
-        self.early.forget(ended)
-        self.unfenced.forget(ended)
+        for rule in self.rules:
+            rule.forget(ended)
         cluster = self.order.clusters.get(record.cluster)
         if cluster is None:
             return
@@ -111,10 +112,13 @@ class _Launch:
 
     def issue(self, record: Issue) -> None:
         """Follow the registers of wgmma."""
-        product, writer = self.early.issue(record), self.unfenced.issue(record)
+        product, reader, writer = (rule.issue(record) for rule in self.rules)
         if product is not None:
             missing = "the product may still write them: wgmma.wait_group is missing between"
             self._registers("race", record, product, "accumulators of a wgmma", missing)
+        if reader is not None:
+            missing = "the product may still read them: wgmma.wait_group is missing between"
+            self._registers("race", record, reader, "registers of A of a wgmma", missing)
         if writer is not None:
             missing = "other instructions have written them since the last wgmma.fence"
             self._registers("missing wgmma.fence", record, writer, "registers of a wgmma", missing)

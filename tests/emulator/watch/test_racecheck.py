@@ -287,6 +287,36 @@ def test_registers_of_wgmma(dropped: str, kind: str, words: str) -> None:
     assert all(words in f.missing for f in found)
 
 
+TWO_GROUPS = """
+mov.u32 %r30, 0; mov.u32 %r31, 0; mov.u32 %r32, 0; mov.u32 %r33, 0; mov.u32 %r34, 0; mov.u32 %r35, 0; mov.u32 %r36, 0;
+mov.u32 %r37, 0; mov.f32 %f1, 0f00000000; mov.f32 %f2, 0f00000000; mov.f32 %f3, 0f00000000; mov.f32 %f4, 0f00000000;
+mov.b64 %rd30, 0x800400040; setp.eq.u32 %p8, %r1, %r1; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, {%r30, %r31, %r32, %r33}, %rd30, %p8, 1, 1, 0;
+wgmma.commit_group.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, {%r34, %r35, %r36, %r37}, %rd30, %p8, 1, 1, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1; EARLY wgmma.wait_group.sync.aligned 0; LATE
+add.f32 %f5, %f1, %f2; mov.b32 %r24, %f5; st.global.u32 [%rd21], %r24;
+"""
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "found"),
+    [
+        ("", "add.u32 %r37, %r1, 1;", 0),
+        ("add.u32 %r30, %r1, 1; ld.shared.u32 %r33, [%r8];", "", 0),  # the first product's: complete
+        ("add.u32 %r38, %r37, 1; mov.b32 %r39, %r34;", "", 0),  # reading is free
+        ("add.u32 %r37, %r1, 1;", "", 1),
+        ("mov.b32 %r34, %r1;", "", 1),
+        ("ld.shared.v2.u32 {%r35, %r36}, [%r5];", "", 1),
+        ("@%p1 add.u32 %r34, %r1, 1; add.u32 %r35, %r1, 1;", "", 2),
+    ],
+)
+def test_registers_of_a_are_read_until_the_wait(early: str, late: str, found: int) -> None:
+    findings = _wgmma(TWO_GROUPS.replace("EARLY", early).replace("LATE", late))
+    assert [(f.kind, f.memory) for f in findings] == [("race", "registers of A of a wgmma")] * found
+    assert all("may still read them: wgmma.wait_group is missing" in f.missing for f in findings)
+
+
 FENCE = "fence.proxy.async.shared::cta;"
 
 
