@@ -127,5 +127,6 @@ MUTANTS = {
     "first_tokens_again": planted(Nothing, linear_wide.FirstTokensAgain),
     "activations_not_awaited": planted(Nothing, linear_wide.ActivationsNotAwaited),
     "swizzle_ignored": planted(Nothing, linear_wide.SwizzleIgnored),
+    "operands_overwritten": planted(Nothing, linear_wide.OperandsOverwritten),
 }
 """By name, as gates.yaml lists them."""

@@ -104,3 +104,11 @@ class SwizzleIgnored:
 
     def turned(self, row):
         return row * 0
+
+
+class OperandsOverwritten:
+    """All of the next stage is unpacked into the registers of products under way. Infinities on a GPU; the emulator
+    takes operands when it issues a product, so its values are right, and racecheck sees it."""
+
+    def overtakes(self):
+        return True

@@ -224,11 +224,13 @@ class WideLinearSm90(Finishing):
             sums = self.multiply(ring, stage, self.kept_operands(first), warp, sums)
             if const_expr(c.by_warp):
                 self.give_back(empty + stage)
-            # While the last products are under way.
-            self.unpack_ahead(first, ring, barriers, turn + 1, warp)
+            if const_expr(self.overtakes()):
+                self.unpack_ahead(first, ring, barriers, turn + 1, warp)
             sums = self.complete(sums)
             if const_expr(not c.by_warp):
                 self.give_back(empty + stage)
+            if const_expr(not self.overtakes()):
+                self.unpack_ahead(first, ring, barriers, turn + 1, warp)
             for n in cutlass.range_constexpr(c.sums):
                 kept[n] = sums[n]
         return [kept[n] for n in range(c.sums)]
@@ -246,6 +248,10 @@ class WideLinearSm90(Finishing):
                     operands = self.half_of(weights, c.turn_halves[number], warp)
                     for index, word in enumerate(word for a in operands for word in a):
                         first[number * 4 * BLOCKS + index] = word
+
+    def overtakes(self) -> bool:
+        """Whether that may happen while products are under way."""
+        return self.config.overtakes
 
     def kept_operands(self, first) -> list:
         """What ``unpack_ahead`` left, half unit by half unit."""

@@ -42,7 +42,8 @@ class WideConfig(Tiled):
     units     units of each tile in a ring stage
     stages    ring stages
     ahead     half units of a ring stage that a warp unpacks before their activations are there, while the products of
-              the stage before are under way
+              the stage before are under way; if they are all of the stage, after these products where they read the
+              same registers
     near      blocks of rows that take a column block after the other before the next rows' turn, so that L2 keeps both
     pdl       wait for the previous kernel only where its results are needed
     """
@@ -139,6 +140,13 @@ class WideConfig(Tiled):
         """What a warp unpacks in a ring stage, in order: number of its step, which of two segments, half of a unit."""
         numbers = range(self.stage_steps // self.along)
         return tuple((n, other, half) for n in numbers for other in range(self.together) for half in range(2))
+
+    @property
+    def overtakes(self) -> bool:
+        """Whether the half units ahead are unpacked while products are under way. wgmma reads its A operands until it
+        is waited for, so the last ones must not be among those that are replaced (PTX ISA, wgmma.mma_async: access to
+        registers of A); mma.sync and the products of E4M3 weights are complete by then."""
+        return self.by_warp or self.weights == "fp8" or self.ahead < len(self.turn_halves)
 
     @property
     def by_warp(self) -> bool:
