@@ -11,14 +11,21 @@ from kernels.linear.wide_config import CLUSTERS, COLUMNS, WideConfig
 
 ENOUGH = 100
 """CTAs that leave few multiprocessors without one."""
-STAGE = 49_152
-"""Bytes of a ring stage, if one unit of each tile isn't more."""
-SHARED_RING = 108_544
-"""Bytes of ring of a kernel that shares its multiprocessor with another CTA of it."""
-RING = 225_280
-"""Bytes of ring of a kernel that does not."""
+FEW = 16
+"""Tokens up to which a CTA takes 64 rows, and up to which several CTAs of one warpgroup may share a multiprocessor."""
+MANY = 64
+"""Tokens of a CTA beyond which its ring takes what there is; a deeper one than needed makes the others slower."""
+STAGE, FEW_STAGE, SMALL_STAGE = 52_000, 40_960, 25_600
+"""Bytes of a ring stage, if one unit of each tile isn't more; of FEW tokens; of small CTAs."""
+RING, SHORT_RING, WHOLE_RING = 225_280, 150_528, 163_840
+"""Bytes of ring of many tokens; of fewer, at most in STAGES stages; of four warpgroups, which fill a multiprocessor."""
+STAGES, SMALL_STAGES = 3, 2
 SHARE = 16
 """Units of a tile from which two CTAs are faster than one, although they have to add their sums."""
+LONG = 8
+"""Ring stages a CTA from which nothing is gained by what is unpacked before the activations are there."""
+AHEAD, WHOLE_AHEAD = 3, 4
+"""Half units unpacked before that, at most; of eight tokens or small CTAs; of more than MANY tokens one."""
 
 
 def config_for(packed: Packed, m: int, settings: dict[str, Any] | None = None) -> WideConfig:
@@ -33,14 +40,14 @@ def _chosen(base: WideConfig, m: int, settings: tuple[tuple[str, Any], ...]) -> 
     given = dict(settings)
     blocks = [replace(c, **given) for c in blocks_for(base, m, given)]
     tried = [
-        staged(config, given)
+        staged(config, m, given)
         for block in blocks
         for split in splits(block, m, given)
-        for config in shares(split, given)
+        for config in shares(split, m, given)
     ]
     possible = [config for config in tried if not config.problems()]
     if possible:
-        return next((config for config in possible if config.groups > 1), possible[0])
+        return next((config for config in possible if config.groups > 1 or small(config, m)), possible[0])
     problems = (tried or blocks)[0].problems()
     raise ValueError(f"linear: {'; '.join(problems)} (kernels/linear/wide_config.py)")
 
@@ -58,7 +65,7 @@ def blocks_for(config: WideConfig, m: int, given: dict[str, Any]) -> list[WideCo
     found = [
         replace(config, columns=columns, across=across)
         for columns in widths
-        for across in (2, 1)
+        for across in ((1,) if columns <= FEW else (2, 1))
         if columns <= 128 or across == 2 or "columns" in given
     ]
     many = [c for c in found if ctas(c, m) >= ENOUGH]
@@ -70,36 +77,60 @@ def ctas(config: WideConfig, m: int) -> int:
     return sum(config.blocks) * config.split * -(-m // config.columns)
 
 
+def small(config: WideConfig, m: int) -> bool:
+    """Whether there are so many blocks of a few tokens that CTAs of one warpgroup share multiprocessors."""
+    return config.columns <= FEW and config.rows == 16 and ctas(config, m) > MULTIPROCESSORS
+
+
 def splits(config: WideConfig, m: int, given: dict[str, Any]) -> list[WideConfig]:
     """Clusters that may share K, the best first: with whole tiles the fewest CTAs whose share is small, with segments
     as many as there are multiprocessors for; then fewer."""
     if "split" in given:
         return [config]
     fitting = [replace(config, split=split) for split in CLUSTERS if config.tile_units % split == 0]
+    # At 16 tokens two CTAs of a multiprocessor, with a quarter of K each, hide each other's waits.
+    quarters = [c for c in fitting if c.columns == FEW and c.split == 4 and SHARE < c.tile_units <= 2 * SHARE]
+    quarters = [c for c in quarters if small(c, m) and ctas(c, m) <= 2 * MULTIPROCESSORS]
     fitting = [c for c in fitting if c.split == 1 or ctas(c, m) <= MULTIPROCESSORS]
     enough = [c for c in fitting if c.rows == 16 and c.share <= SHARE]
-    return enough[:1] + fitting[::-1]
+    return quarters + enough[:1] + fitting[::-1]
 
 
-def shares(config: WideConfig, given: dict[str, Any]) -> list[WideConfig]:
+def shares(config: WideConfig, m: int, given: dict[str, Any]) -> list[WideConfig]:
     """Warpgroups that share rows and units of a stage, the best first: four warpgroups in all, two where sums need
-    their registers; the largest stage up to STAGE bytes, or the smallest of all."""
-    two = config.columns >= 64 or (config.weights == "fp8" and config.columns >= 32)
-    two = two or config.across > 1
-    alongs = [given["along"]] if "along" in given else [a for a in (4, 2, 1) if a * config.across <= (2 if two else 4)]
+    their registers, one where CTAs share multiprocessors; the largest stage that is not too large, or the smallest of
+    all."""
+    room = 2 * FEW if config.rows == 16 and config.weights != "fp8" else FEW
+    most = 4 if config.columns <= room and config.across == 1 else 2
+    alongs = [1, 2, 4] if small(config, m) else [a for a in (4, 2, 1) if a * config.across <= most]
+    alongs = [given["along"]] if "along" in given else alongs
     units = [given["units"]] if "units" in given else [u for u in range(config.share, 0, -1) if config.share % u == 0]
+    stage = SMALL_STAGE if small(config, m) else FEW_STAGE if config.columns <= FEW else STAGE
     found = []
     for along in alongs:
         fitting = [replace(config, along=along, units=u) for u in units]
         fitting = [c for c in fitting if c.stage_steps % along == 0 or "along" in given]
-        found += [c for c in fitting if c.stage_bytes <= STAGE] + [c for c in fitting if c.stage_bytes > STAGE][::-1]
+        found += [c for c in fitting if c.stage_bytes <= stage] + [c for c in fitting if c.stage_bytes > stage][::-1]
     return found
 
 
-def staged(config: WideConfig, given: dict[str, Any]) -> WideConfig:
-    """`config` with as many ring stages as there is room for."""
-    if "stages" in given:
-        return config
-    room = SHARED_RING if config.across == 2 and config.columns <= 16 else RING
-    room -= config.shared_bytes()["sums"]
-    return replace(config, stages=max(1, min(room // config.stage_bytes, config.turns)))
+def staged(config: WideConfig, m: int, given: dict[str, Any]) -> WideConfig:
+    """`config` with its ring stages, and what is unpacked ahead of the activations."""
+    if "stages" not in given:
+        most = SMALL_STAGES if small(config, m) else STAGES if config.columns <= MANY else config.turns
+        whole = (RING - config.shared_bytes()["sums"]) // config.stage_bytes
+        ring = WHOLE_RING if config.groups > 2 else SHORT_RING
+        short = ring // config.stage_bytes if config.columns <= MANY else 0
+        config = replace(config, stages=max(1, min(short if short > 1 else whole, config.turns, most)))
+    return config if "ahead" in given else replace(config, ahead=ahead(config, m))
+
+
+def ahead(config: WideConfig, m: int) -> int:
+    """Half units that are unpacked before their activations are there."""
+    if config.columns <= FEW and config.turns >= LONG:
+        return 0
+    alone = small(config, m) and config.split == 1
+    if config.columns > MANY or (config.columns == FEW and alone):
+        return 1
+    most = WHOLE_AHEAD if config.columns < FEW or small(config, m) else AHEAD
+    return min(len(config.turn_halves), most)
