@@ -12,10 +12,11 @@ MOST_THREADS = 512
 MOST_TURNS = 4
 MANY_ROWS = 512
 """From here on CTAs have several rows each."""
-RING_BYTES, MOST_STAGES = 64 << 10, 4
+STAGES = 2
+"""Rows of a CTA that are under way at once, of many, a power of two: more CTAs hide more than more rows."""
 SHARED_BYTES = 224 << 10
-WARPS_OF_A_QUARTER = {"bf16": 7, "f32": 5}
-"""Warps that the registers of a quarter of a multiprocessor hold, of many rows: up to 72 registers a thread, or 96."""
+RESIDENT_WARPS = {"bf16": 28, "f32": 20}
+"""Warps that the registers of a multiprocessor hold, of many rows: up to 72 registers a thread, or 96."""
 WEIGHTS = ("bf16", "f32")
 
 
@@ -59,16 +60,10 @@ class RowConfig:
         return self.threads // WARP
 
     @property
-    def stages(self) -> int:
-        """Rows that are under way at once, of many: a power of two."""
-        return MOST_STAGES if MOST_STAGES * 2 * self.k <= RING_BYTES else 2
-
-    @property
     def resident(self) -> int:
         """CTAs of a multiprocessor that share many rows: what its shared memory and its registers allow for."""
-        by_memory = SHARED_BYTES // (2 * self.k * self.stages + 4096)
-        by_registers = WARPS_OF_A_QUARTER[self.weight] // -(-self.warps // 4)
-        return max(1, min(by_memory, by_registers))
+        by_memory = SHARED_BYTES // (2 * self.k * STAGES + 4096)
+        return max(1, min(by_memory, RESIDENT_WARPS[self.weight] // self.warps))
 
     def problems(self) -> list[str]:
         """Every reason why there is no such kernel."""

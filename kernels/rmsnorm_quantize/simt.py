@@ -7,7 +7,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint8, Uint32, const_expr
 from cutlass.memory import SmemAllocator
 
-from kernels.rmsnorm_quantize.config import WARP, RowConfig
+from kernels.rmsnorm_quantize.config import STAGES, WARP, RowConfig
 from kernels.shared import ptx, rms
 from kernels.shared.chunks import load_chunk, load_words, values_of
 from kernels.shared.configured import Configured
@@ -153,25 +153,25 @@ class RmsnormQuantize(RowPass):
         after every thread has taken its values."""
         c = self.config
         allocator = SmemAllocator()
-        ring = allocator.allocate_array(Uint8, c.stages * 2 * c.k, byte_alignment=128).toint()
-        barriers = allocator.allocate_array(Int64, c.stages, byte_alignment=8)
+        ring = allocator.allocate_array(Uint8, STAGES * 2 * c.k, byte_alignment=128).toint()
+        barriers = allocator.allocate_array(Int64, STAGES, byte_alignment=8)
         thread, _, _ = cute.arch.thread_idx()
         if thread == 0:
-            for stage in cutlass.range_constexpr(c.stages):
+            for stage in cutlass.range_constexpr(STAGES):
                 cute.arch.mbarrier_init(barriers + stage, 1)
             cute.arch.mbarrier_init_fence()
-            for stage in cutlass.range_constexpr(c.stages):
+            for stage in cutlass.range_constexpr(STAGES):
                 self.fill(x, row_bytes, ring, barriers, Int32(stage), first + stage * step, rows)
         cute.arch.sync_threads()
         turn = Int32(0)
         for row in cutlass.range(first, padded_rows, step, unroll=1):
-            stage = turn & (c.stages - 1)
+            stage = turn & (STAGES - 1)
             if row < rows:
-                cute.arch.mbarrier_wait(barriers + stage, (turn // c.stages) & 1)
+                cute.arch.mbarrier_wait(barriers + stage, (turn // STAGES) & 1)
             values = [self.taken(ring + stage * (2 * c.k), n) for n in range(c.turns)]
             inverse = self.inverse_of_row(values, turn & 1)
             if thread == 0:
-                self.fill(x, row_bytes, ring, barriers, stage, row + c.stages * step, rows)
+                self.fill(x, row_bytes, ring, barriers, stage, row + STAGES * step, rows)
             self.quantise(values, weights, inverse, g, row, codes, scales, row < rows)
             turn = turn + 1
 
