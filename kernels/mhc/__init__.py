@@ -42,6 +42,7 @@ __all__ = ["MhcInput", "mhc_post", "mhc_post_pre_rmsnorm_quantize", "mhc_pre_rms
 
 MAX_TOKENS = 1 << 24
 WARPS_PER_SM = 16
+"""Of products of few tokens."""
 Tensor = torch.Tensor
 
 
@@ -227,7 +228,9 @@ def _mix(
     else:
         warps = backend.multiprocessors * WARPS_PER_SM
         most = max(1, warps // (config.slices * config.groups * config.warps))
-        blocks = min(-(-tokens // config.warps), most)
+        blocks = -(-tokens // config.warps)
+        # Without products, nothing that a warp loads serves two tokens.
+        blocks = min(blocks, most) if config.mix else blocks
     arguments = (
         given(streams, "streams", writable=new is streams),
         given(y, "y"),

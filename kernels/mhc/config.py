@@ -57,6 +57,12 @@ class MixConfig:
         return MIXES // self.groups
 
     @property
+    def resident(self) -> int:
+        """CTAs that fit a multiprocessor by registers: without products none has a second token, so they are all the
+        loads that are under way."""
+        return 0 if self.mix else 5
+
+    @property
     def places(self) -> int:
         """Sums of a warp, a power of two: its rows, the sum of squares, padding."""
         return 1 << self.rows.bit_length()

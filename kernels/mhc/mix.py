@@ -19,7 +19,7 @@ LANES = 32
 
 
 class Mix(Streams):
-    """CTA (slice, group, block of tokens); a warp has a token at a time."""
+    """CTA (slice of a block of tokens, group); a warp has a token, or with products one at a time."""
 
     config: MixConfig
 
@@ -41,15 +41,21 @@ class Mix(Streams):
         name = f"{type(self).__name__}_{'post_' * c.post}{'mix_' * c.mix}d{c.d}"
         self.kernel.set_name_prefix(name, remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(mX, mY, mC, mM, mNew, mFn, mSums, tokens).launch(
-            grid=[c.slices, c.groups, blocks], block=[LANES * c.warps, 1, 1], stream=stream, use_pdl=True
+            grid=[c.slices * blocks, c.groups, 1],
+            block=[LANES * c.warps, 1, 1],
+            stream=stream,
+            min_blocks_per_mp=c.resident,
+            preferred_smem_carveout=0 if c.resident else None,
+            use_pdl=True,
         )
 
     @cute.kernel
     def kernel(self, mX, mY, mC, mM, mNew, mFn, mSums, tokens):
         c = self.config
         thread, _, _ = cute.arch.thread_idx()
-        part, group, block = cute.arch.block_idx()
-        _, _, blocks = cute.arch.grid_dim()
+        cta, group, _ = cute.arch.block_idx()
+        ctas, _, _ = cute.arch.grid_dim()
+        part, block = cta % c.slices, cta // c.slices
         lane, warp = thread % LANES, thread // LANES
         first = part * SLICE + lane * VALUES
         inside = first < c.d
@@ -60,15 +66,23 @@ class Mix(Streams):
         cute.arch.griddepcontrol_wait()
         # Behind it: the second pass loads streams as soon as it is launched.
         cute.arch.griddepcontrol_launch_dependents()
-        for token in cutlass.range(block * c.warps + warp, tokens, blocks * c.warps, unroll=1):
-            streams = [self.load(mX, token * STREAMS + j, first, inside) for j in range(STREAMS)]
-            if const_expr(c.post):
-                output = self.load(mY, token, first, inside)
-                streams = self.mixed(streams, output, self.factors(mC, mM, token, True))
-                self.store(mNew, token, first, streams, inside & (group == 0))
-            if const_expr(c.mix):
+        token = block * c.warps + warp
+        if const_expr(c.mix):
+            for own in cutlass.range(token, tokens, ctas // c.slices * c.warps, unroll=1):
+                streams = self.streams(mX, mY, mC, mM, mNew, own, first, inside, inside & (group == 0))
                 total = self.over_lanes(self.products(weights, streams), lane)
-                self.leave(mSums, token * c.slices + part, group, total, lane)
+                self.leave(mSums, own * c.slices + part, group, total, lane)
+        else:
+            here = inside & (token < tokens)
+            self.streams(mX, mY, mC, mM, mNew, token, first, here, here)
+
+    def streams(self, mX, mY, mC, mM, mNew, token, first, here, stored) -> list:
+        """The words of each stream of a token; with `post` after the mix, which is stored."""
+        found = [self.load(mX, token * STREAMS + j, first, here) for j in range(STREAMS)]
+        if self.config.post:
+            found = self.mixed(found, self.load(mY, token, first, here), self.factors(mC, mM, token, here))
+            self.store(mNew, token, first, found, stored)
+        return found
 
     # ------------------------------------------------------------------ products
 

@@ -25,6 +25,10 @@ class Streams(Configured):
         """The values of words, stream by stream."""
         return [[v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000))] for words in streams]
 
+    def pairs(self, streams: list, word: int) -> list:
+        """The two values of one word of each stream."""
+        return [[ptx.as_float(s[word] << 16), ptx.as_float(s[word] & 0xFFFF0000)] for s in streams]
+
     def store(self, mNew, token, first, streams: list, wanted) -> None:
         """The streams of a token to their place."""
         base = mNew.iterator.toint()
@@ -42,13 +46,13 @@ class Streams(Configured):
     def mixed(self, streams: list, output: list, factors: tuple) -> list:
         """X'_k = C_k y + sum_j M_jk X_j, in fp64, as words of BF16."""
         c, m = factors
-        wide = [[ptx.widen(v) for v in values] for values in self.values(streams)]
-        y = [ptx.widen(v) for v in self.values([output])[0]]
-        found = []
-        for k in range(STREAMS):
-            sums = [ptx.mul64(c[k], v) for v in y]
-            for j in range(STREAMS):
-                sums = [ptx.fma64(m[j][k], v, total) for v, total in zip(wide[j], sums, strict=True)]
-            low = [ptx.narrow(total) for total in sums]
-            found.append([ptx.to_bf16x2(low[i], low[i + 1]) for i in range(0, VALUES, 2)])
+        found: list[list] = [[] for _ in range(STREAMS)]
+        # A word of each stream at a time: sixteen fp64 numbers of values and sums are enough.
+        for word in range(VALUES // 2):
+            y, *wide = [[ptx.widen(v) for v in pair] for pair in self.pairs([output, *streams], word)]
+            for k in range(STREAMS):
+                sums = [ptx.mul64(c[k], v) for v in y]
+                for j in range(STREAMS):
+                    sums = [ptx.fma64(m[j][k], v, total) for v, total in zip(wide[j], sums, strict=True)]
+                found[k].append(ptx.to_bf16x2(*(ptx.narrow(total) for total in sums)))
         return found
