@@ -344,6 +344,7 @@ def test_shapes_are_shown_while_the_kernel_is_traced(backend: Any, softmax: str)
     """Mode 2 of the value partition counts tiles; mode 1 beside it has stride 0 (the trap of ``value_tiles``)."""
     from cutlass import Float32, Int32, cute
 
+    from backends.dsl import settings
     from kernels.fmha.sm100 import FmhaSm100
     from kernels.shared.show import showing
 
@@ -355,7 +356,7 @@ def test_shapes_are_shown_while_the_kernel_is_traced(backend: Any, softmax: str)
     args[2] = args[2] if config.has_pv else None
     args.append(None if lse is None else backend.tensor(lse, "lse", leading_dim=2))
     lines: list[str] = []
-    with showing(lines.append):
+    with showing(lines.append), settings(backend.arch, None):
         cute.compile(FmhaSm100(config), *args, Float32(1.0), Int32(0), backend.stream())
     shown = {text.split()[0]: text for text in lines}
     assert {"mQ", "tQgQ", "tKgK", "tSrK", "tStS"} <= set(shown)
