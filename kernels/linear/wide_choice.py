@@ -25,7 +25,8 @@ SHARE = 16
 LONG = 8
 """Ring stages a CTA from which nothing is gained by what is unpacked before the activations are there."""
 AHEAD, WHOLE_AHEAD = 3, 4
-"""Half units unpacked before that, at most; of eight tokens or small CTAs; of more than MANY tokens one."""
+"""Half units unpacked before that, at most; of eight tokens, or of small CTAs but those of E4M3 weights; of more than
+MANY tokens one."""
 
 
 def config_for(packed: Packed, m: int, settings: dict[str, Any] | None = None) -> WideConfig:
@@ -132,5 +133,6 @@ def ahead(config: WideConfig, m: int) -> int:
     alone = small(config, m) and config.split == 1
     if config.columns > MANY or (config.columns == FEW and alone):
         return 1
-    most = WHOLE_AHEAD if config.columns < FEW or small(config, m) else AHEAD
+    whole = config.columns < FEW or (small(config, m) and config.weights != "fp8")
+    most = WHOLE_AHEAD if whole else AHEAD
     return min(len(config.turn_halves), most)
