@@ -124,7 +124,7 @@ def early_products(program: Any) -> EarlyProducts:
         lambda: hazards(
             program,
             _accumulators,
-            lambda i: i.opcode.startswith(_WAIT) and _allowed(i) == 0,
+            _waits_for_all,
             lambda i: 0 if i.opcode.startswith(_PRODUCT) else touched(i),
         ),
     )
@@ -137,13 +137,7 @@ def early_operands(program: Any) -> EarlyProducts:
     found = _once(
         program,
         "operands",
-        lambda: hazards(
-            program,
-            _operands,
-            lambda i: i.opcode.startswith(_WAIT) and _allowed(i) == 0,
-            written,
-            carried=False,
-        ),
+        lambda: hazards(program, _operands, _waits_for_all, written, carried=False),
     )
     return EarlyProducts(found, program.function.instructions)
 
@@ -174,6 +168,11 @@ def _operands(i: Instruction) -> int:
     """Registers of A, if A is in registers."""
     held = i.opcode.startswith(_PRODUCT) and isinstance(i.operands[1], Vector)
     return slots(registers_of(i.operands[1])) if held else 0
+
+
+def _waits_for_all(i: Instruction) -> bool:
+    """Whether no product is under way behind it."""
+    return i.opcode.startswith(_WAIT) and _allowed(i) == 0
 
 
 def _allowed(i: Instruction) -> int:

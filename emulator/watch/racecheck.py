@@ -10,13 +10,14 @@ holds them to PTX as well.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from emulator.events import Access, ClusterEnd, Issue, LaunchBegin, LaunchEnd, TensorAllocation
 from emulator.watch.agents import ClusterState, Touch
-from emulator.watch.early import early_operands, early_products, unfenced_products
+from emulator.watch.early import Early, early_operands, early_products, unfenced_products
 from emulator.watch.edges import missing_edge
 from emulator.watch.exits import exits
 from emulator.watch.finding import Finding
@@ -37,6 +38,37 @@ _KINDS = {
 }
 
 
+class _RegisterRule(NamedTuple):
+    """What finds an instruction that touches registers of a wgmma at the wrong time; how that is reported."""
+
+    follow: Callable[[Any], Early]
+    kind: str
+    memory: str
+    missing: str
+
+
+_REGISTER_RULES = (
+    _RegisterRule(
+        early_products,
+        "race",
+        "accumulators of a wgmma",
+        "the product may still write them: wgmma.wait_group is missing between",
+    ),
+    _RegisterRule(
+        early_operands,
+        "race",
+        "registers of A of a wgmma",
+        "the product may still read them: wgmma.wait_group is missing between",
+    ),
+    _RegisterRule(
+        unfenced_products,
+        "missing wgmma.fence",
+        "registers of a wgmma",
+        "other instructions have written them since the last wgmma.fence",
+    ),
+)
+
+
 class Racecheck(Reporter):
     """The listener. One per backend: it may see any number of launches, one after another."""
 
@@ -50,7 +82,7 @@ class Racecheck(Reporter):
     @property
     def records(self) -> tuple[type, ...]:
         """What it wants to hear of: single instructions only if the kernel may touch registers of wgmma too early."""
-        wanted = self._launch is not None and any(rule.needed for rule in self._launch.rules)
+        wanted = self._launch is not None and any(registers.needed for registers, _ in self._launch.registers)
         return (*RECORDS, Issue) if wanted else RECORDS
 
     def __call__(self, record: Any) -> None:
@@ -84,9 +116,7 @@ class _Launch:
         program = begin.state.program
         if strict:
             self.tensor.demand_fences()
-        self.early, self.operands = early_products(program), early_operands(program)
-        self.unfenced = unfenced_products(program)
-        self.rules = (self.early, self.operands, self.unfenced)
+        self.registers = [(rule.follow(program), rule) for rule in _REGISTER_RULES]
         self.shared: dict[tuple[int, int], Shadow] = {}
         self.unit = narrowest(self.order.code, "shared")
         self.extent = begin.state.shared_extent
@@ -96,8 +126,8 @@ class _Launch:
     def ended(self, record: ClusterEnd) -> None:
         """A cluster has ended: was anybody still at work on its shared memories? They are gone now."""
         ended = [warp.id for cta in record.ctas for warp in cta.warps]
-        for rule in self.rules:
-            rule.forget(ended)
+        for registers, _ in self.registers:
+            registers.forget(ended)
         cluster = self.order.clusters.get(record.cluster)
         if cluster is None:
             return
@@ -112,21 +142,12 @@ class _Launch:
 
     def issue(self, record: Issue) -> None:
         """Follow the registers of wgmma."""
-        product, reader, writer = (rule.issue(record) for rule in self.rules)
-        if product is not None:
-            missing = "the product may still write them: wgmma.wait_group is missing between"
-            self._registers("race", record, product, "accumulators of a wgmma", missing)
-        if reader is not None:
-            missing = "the product may still read them: wgmma.wait_group is missing between"
-            self._registers("race", record, reader, "registers of A of a wgmma", missing)
-        if writer is not None:
-            missing = "other instructions have written them since the last wgmma.fence"
-            self._registers("missing wgmma.fence", record, writer, "registers of a wgmma", missing)
-
-    def _registers(self, kind: str, record: Issue, other: int, memory: str, missing: str) -> None:
-        here, there = where(self.begin, record.who, record.index), where(self.begin, record.who, other)
-        finding = Finding(self.tool, kind, here, memory, missing, there, role(here), role(there))
-        self.found.add((kind, record.index, other), finding)
+        for registers, rule in self.registers:
+            other = registers.issue(record)
+            if other is not None:
+                here, there = where(self.begin, record.who, record.index), where(self.begin, record.who, other)
+                finding = Finding(self.tool, rule.kind, here, rule.memory, rule.missing, there, role(here), role(there))
+                self.found.add((rule.kind, record.index, other), finding)
 
     def check(self, touch: Touch) -> None:
         """Look at one access."""

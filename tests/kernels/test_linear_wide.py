@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,18 +190,12 @@ def test_nan_stays_in_its_token_and_group(hopper: Any) -> None:
     close(y[:, 0], stored(x[:, 0], pairs[0][1]))
 
 
-class Hasty(WideConfig):
-    """Unpacks the next stage while the products that read the same registers are under way."""
-
-    overtakes = True
-
-
-@pytest.mark.parametrize("held", [WideConfig, Hasty])
-def test_registers_of_products_under_way_are_left_alone(held: type[WideConfig]) -> None:
-    # On the card Hasty gives infinities; the emulator takes operands when it issues a product, so values are right.
+@pytest.mark.parametrize("hasty", [False, True])
+def test_registers_of_products_under_way_are_left_alone(hasty: bool) -> None:
+    # On a GPU the mutant gives infinities; the emulator takes operands when it issues a product, so values are right.
     pytest.importorskip("cutlass")
     from emulator.watch.racecheck import Racecheck
-    from kernels.linear.sm90_wide import WideLinearSm90
+    from mutants.linear import MUTANTS
 
     check = Racecheck()
     backend = backends.get("emulated", arch="sm_90a", listeners=(check,))
@@ -211,12 +205,12 @@ def test_registers_of_products_under_way_are_left_alone(held: type[WideConfig]) 
         tokens(12, 512),
         pack(given, rows=16),
         backend=backend,
-        kernel=lambda config: WideLinearSm90(held(**asdict(config))),
+        kernel=MUTANTS["operands_overwritten"] if hasty else None,
         **settings,
     )
     close(y, stored(tokens(12, 512), values))
     found = {(f.kind, f.memory) for f in check.findings}
-    assert found == ({("race", "registers of A of a wgmma")} if held is Hasty else set())
+    assert found == ({("race", "registers of A of a wgmma")} if hasty else set())
 
 
 def test_several_weights_keep_their_own_scale(hopper: Any) -> None:
