@@ -121,7 +121,7 @@ class Collapse(RowPass):
         """Sixteen values of sum_j A_j X_j."""
         found = [Float32(0.0)] * CHUNK
         for share, words in zip(shares, streams, strict=True):
-            values = [v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000))]
+            values = [v for w in words for v in ptx.of_bf16x2(w)]
             found = [ptx.fma(share, v, total) for v, total in zip(values, found, strict=True)]
         return found
 

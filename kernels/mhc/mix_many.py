@@ -121,7 +121,7 @@ class MixMany(Streams):
             for i in cutlass.range_constexpr(PARTS):
                 words = [ptx.to_bf16x2(left[n], left[n + 1]) for n in range(0, VALUES, 2)]
                 ptx.store_shared_128(fragments + (place * PARTS + i) * FRAGMENT_BYTES + lane * 16, words)
-                taken = [v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000))]
+                taken = [v for w in words for v in ptx.of_bf16x2(w)]
                 left = [ptx.add(v, ptx.negative(t)) for v, t in zip(left, taken, strict=True)]
 
     # ------------------------------------------------------------------ streams

@@ -23,11 +23,7 @@ class Streams(Configured):
 
     def values(self, streams: list) -> list:
         """The values of words, stream by stream."""
-        return [[v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000))] for words in streams]
-
-    def pairs(self, streams: list, word: int) -> list:
-        """The two values of one word of each stream."""
-        return [[ptx.as_float(s[word] << 16), ptx.as_float(s[word] & 0xFFFF0000)] for s in streams]
+        return [[v for w in words for v in ptx.of_bf16x2(w)] for words in streams]
 
     def store(self, mNew, token, first, streams: list, wanted) -> None:
         """The streams of a token to their place."""
@@ -49,7 +45,8 @@ class Streams(Configured):
         found: list[list] = [[] for _ in range(STREAMS)]
         # A word of each stream at a time: sixteen fp64 numbers of values and sums are enough.
         for word in range(VALUES // 2):
-            y, *wide = [[ptx.widen(v) for v in pair] for pair in self.pairs([output, *streams], word)]
+            pairs = [ptx.of_bf16x2(words[word]) for words in (output, *streams)]
+            y, *wide = [[ptx.widen(v) for v in pair] for pair in pairs]
             for k in range(STREAMS):
                 sums = [ptx.mul64(c[k], v) for v in y]
                 for j in range(STREAMS):

@@ -64,7 +64,7 @@ class Rope(Configured):
         """Pairs (even, odd), a word each, by the angles."""
         found = []
         for word, c, s in zip(words, cos, sin, strict=True):
-            even, odd = ptx.as_float(word << 16), ptx.as_float(word & 0xFFFF0000)
+            even, odd = ptx.of_bf16x2(word)
             s = ptx.negative(s) if const_expr(self.config.inverse) else s
             found.append(ptx.to_bf16x2(*turn(ptx.widen(even), ptx.widen(odd), c, s)))
         return found

@@ -52,7 +52,7 @@ class Loaded(list):
     """Sixteen floats that were loaded as eight words of BF16; a kernel that changes them makes a list of its own."""
 
     def __init__(self, words: list):
-        super().__init__(v for w in words for v in (ptx.as_float(w << 16), ptx.as_float(w & 0xFFFF0000)))
+        super().__init__(v for w in words for v in ptx.of_bf16x2(w))
         self.words = words
 
 

@@ -270,6 +270,11 @@ def to_bf16x2(low: Float32, high: Float32, *, loc: Any = None, ip: Any = None) -
     return assembly("cvt.rn.bf16x2.f32 $0, $1, $2;", [Uint32], [Float32(high), Float32(low)], loc, ip)[0]
 
 
+def of_bf16x2(pair: Uint32) -> tuple[Float32, Float32]:
+    """The two BF16 of a word as floats, that of the low half first."""
+    return as_float(pair << 16), as_float(pair & 0xFFFF0000)
+
+
 @dsl_user_op
 def to_e4m3x4(values: Sequence[Float32], *, loc: Any = None, ip: Any = None) -> Uint32:
     """Four floats as E4M3 bytes, the first lowest: nearest even, saturating at 448, NaN to 0x7F."""

@@ -43,7 +43,7 @@ class SwigluQuantize(ChunkPass):
     def least(self, words: list):
         """The smallest value of words of BF16; NaN if there is one."""
         pair = pairwise(words, ptx.min_nan_bf16x2)
-        return ptx.min_nan(ptx.as_float(pair << 16), ptx.as_float(pair & 0xFFFF0000))
+        return ptx.min_nan(*ptx.of_bf16x2(pair))
 
     def quick(self, gate, up):
         """One value, if gate is neither NaN nor so small that 1 + e^-gate has no reciprocal."""
